@@ -1,0 +1,67 @@
+/*
+ * The table idempotency_keys: looked at once a claim, written once a completion.
+ *
+ * A look needs eyes that are newer than the transaction's snapshot (REPEATABLE READ, SERIALIZABLE) and newer
+ * than the key lock, since the row it looks for may have been committed in between.
+ *  - A plain local table is read through its primary key with SnapshotSelf: the latest committed state and
+ * our own rows. All writers of a key hold its lock, so under the lock the row stands still. This takes no
+ * SIREAD lock, so that two serializable transactions with different keys never abort each other over a page
+ * of the key index, and it can't be planned as a sequential scan.
+ *  - Any other table (distributed, or with forced row security) is read by a saved plan on
+ * GetLatestSnapshot(), as ri_triggers.c does. Whether the table is plain is what the planner says: a plan
+ * that is an ordinary scan. Writes always go through saved plans, so that constraints, triggers and
+ * distribution hold. All access runs with the rights of the table's owner: an application's role needs none
+ * on the table.
+ */
+#pragma once
+
+#include "pg/prelude.hpp"
+
+#include "core/decision.hpp"
+
+namespace idem::pg {
+
+struct KeyTable {
+    Oid schema;
+    Oid relation;
+};
+
+struct KeyName {
+    std::string_view tenant;
+    std::string_view key;
+};
+
+struct StoredKey {
+    core::RowStatus status; // none: there is no row, and nothing else is set
+    std::uint8_t request_hash[32];
+    std::int16_t fingerprint_version;
+    ArrayType *ignored_fields; // null: the built-in list
+    int attempt;
+    int response_status; // 0: none
+    Jsonb *headers;      // null where SQL has NULL; so are the two bodies
+    Jsonb *body;
+    bytea *raw_body;
+    TimestampTz lease_expires_at; // 0: none
+    TimestampTz created_at;
+    TimestampTz completed_at; // 0: none
+    TimestampTz expires_at;
+};
+static_assert(std::is_trivially_destructible_v<StoredKey>);
+
+enum class Eyes : std::uint8_t {
+    newest,   // whatever is committed now, for a claim
+    snapshot, // what the statement sees, for idem_lookup()
+};
+
+// The table beside the function `function`, whose schema is the extension's.
+KeyTable key_table_beside(Oid function);
+
+// Values are copied into the current context.
+StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes);
+
+// Stores a finished run; `replaces_row` says that look() found a row that it may take the place of.
+void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row);
+
+void register_store_callbacks();
+
+} // namespace idem::pg

@@ -1,0 +1,96 @@
+/*
+ * The only door to PostgreSQL's headers, and the one place that knows how the versions 15 to 18 differ.
+ *
+ * Include it first: postgres.h must come before any standard header. It redefines names of <cstdio> and
+ * <cerrno> with macros, so a file of src/pg includes no other libc header than what comes through here.
+ */
+#pragma once
+
+// 15 exports everything or, with -fvisibility=hidden, nothing; 16 and later define this themselves.
+#ifndef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#endif
+
+extern "C" {
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/skey.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_am_d.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/nodes.h"
+#include "nodes/plannodes.h"
+#include "storage/lock.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/numeric.h"
+#include "utils/plancache.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+#include "utils/varlena.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+}
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "core/arena.hpp"
+
+namespace idem::pg {
+
+// The extra data of a GUC's check hook has to come from where guc.c will free it.
+inline void *guc_allocate(std::size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+    return guc_malloc(LOG, size);
+#else
+    return malloc(size);
+#endif
+}
+
+// Memory of the current context, for the core; the context's owner drops it.
+inline core::Arena current_context_arena()
+{
+    return core::Arena{
+        nullptr, [](void *, std::size_t size) -> void * { return palloc_extended(size, MCXT_ALLOC_HUGE); }};
+}
+
+// A text or bytea argument without its header; it lives as long as the argument.
+inline std::string_view bytes_of(const varlena *value)
+{
+    return {VARDATA_ANY(value), static_cast<std::size_t>(VARSIZE_ANY_EXHDR(value))};
+}
+
+inline text *text_of(std::string_view value)
+{
+    return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
+}
+
+} // namespace idem::pg

@@ -1,0 +1,158 @@
+#include "pg/request.hpp"
+
+#include "core/digest.hpp"
+#include "core/fingerprint.hpp"
+#include "pg/errors.hpp"
+#include "pg/jsonb_document.hpp"
+#include "pg/settings.hpp"
+
+namespace idem::pg {
+
+namespace {
+
+[[noreturn]] void digest_failed()
+{
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not compute a SHA-256 digest"),
+                    errdetail("OpenSSL reported a failure."),
+                    errhint("Check that the OpenSSL configuration of the server permits SHA-256.")));
+}
+
+void write_to_digest(void *digest, const char *data, std::size_t size)
+{
+    if (!static_cast<core::Sha256 *>(digest)->update(data, size)) {
+        digest_failed();
+    }
+    CHECK_FOR_INTERRUPTS();
+}
+
+const char *pointer_fault(core::PointerError error)
+{
+    switch (error) {
+    case core::PointerError::no_leading_slash:
+        return "A JSON pointer starts with \"/\" (RFC 6901).";
+    case core::PointerError::whole_document:
+        return "The empty JSON pointer means the whole document, which can't be left out.";
+    case core::PointerError::bad_escape:
+        return "In a JSON pointer, \"~\" must be followed by \"0\" or \"1\" (RFC 6901).";
+    case core::PointerError::too_many:
+        return "It has more pointers than can be followed at once.";
+    case core::PointerError::none:
+        break;
+    }
+    return "";
+}
+
+[[noreturn]] void refuse_pointer(const char *detail)
+{
+    ereport(ERROR, (errcode(errcode_invalid_argument),
+                    errmsg("argument \"ignore\" is not a list of JSON pointers"), errdetail("%s", detail),
+                    errhint("Write a top-level member as '/name' and give at most %zu pointers.",
+                            core::max_ignored)));
+}
+
+} // namespace
+
+core::IgnoreList ignore_list_of(ArrayType *pointers)
+{
+    Datum *values;
+    bool *nulls;
+    int count;
+    deconstruct_array(pointers, TEXTOID, -1, false, TYPALIGN_INT, &values, &nulls, &count);
+    if (static_cast<std::size_t>(count) > core::max_ignored) {
+        refuse_pointer(pointer_fault(core::PointerError::too_many));
+    }
+
+    core::Arena arena = current_context_arena();
+    auto *parsed = static_cast<core::Pointer *>(palloc(Max(count, 1) * sizeof(core::Pointer)));
+    for (int i = 0; i < count; i++) {
+        if (nulls[i]) {
+            refuse_pointer("An element of the array is null.");
+        }
+        const text *pointer = DatumGetTextPP(values[i]);
+        const std::string_view given = bytes_of(pointer);
+        char *utf8 = pg_server_to_any(given.data(), static_cast<int>(given.size()), PG_UTF8);
+        const std::string_view converted{utf8, utf8 == given.data() ? given.size() : strlen(utf8)};
+        const core::PointerError error = core::parse_pointer(converted, arena, parsed[i]);
+        if (error != core::PointerError::none) {
+            refuse_pointer(pointer_fault(error));
+        }
+    }
+    return core::IgnoreList{parsed, static_cast<std::size_t>(count)};
+}
+
+void write_canonical(Jsonb *body, const core::IgnoreList &ignored, core::Numbers numbers,
+                     core::Writer &writer)
+{
+    core::Arena arena = current_context_arena();
+    const core::CanonicalError error =
+        core::canonicalize(JsonbDocument{body}, ignored, numbers, arena, writer);
+    switch (error) {
+    case core::CanonicalError::none:
+        break;
+    case core::CanonicalError::number_overflow:
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("a number of the document is too large for the strict canonical form"),
+                        errdetail("RFC 8785 knows only numbers that an IEEE 754 double can hold."),
+                        errhint("Leave out strict => true: the lossless form has no such limit.")));
+        break;
+    case core::CanonicalError::invalid_utf8:
+        ereport(ERROR, (errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
+                        errmsg("a string of the document is not valid UTF-8"),
+                        errhint("Give the bytes as raw_body instead.")));
+        break;
+    }
+}
+
+Fingerprint fingerprint_of(const Request &request, const core::IgnoreList &ignored)
+{
+    core::Sha256 digest;
+    core::Writer writer{core::Sink{&digest, write_to_digest}};
+    if (!digest.start()) {
+        digest_failed();
+    }
+    core::write_request_line(request.method, request.path, writer);
+    if (request.body != nullptr) {
+        write_canonical(request.body, ignored, core::Numbers::lossless, writer);
+    }
+    writer.flush();
+    if (request.raw_body != nullptr) {
+        const std::string_view bytes = bytes_of(request.raw_body);
+        write_to_digest(&digest, bytes.data(), bytes.size());
+    }
+
+    Fingerprint fingerprint;
+    if (!digest.finish(fingerprint.bytes)) {
+        digest_failed();
+    }
+    return fingerprint;
+}
+
+bool same_request(const Request &request, const Fingerprint &current, const std::uint8_t *stored_hash,
+                  std::int16_t stored_version, ArrayType *stored_ignored)
+{
+    if (memcmp(current.bytes, stored_hash, sizeof(current.bytes)) == 0) {
+        return true;
+    }
+    if (request.body == nullptr || stored_version != core::fingerprint_version) {
+        return false;
+    }
+    // The setting may have changed since: compare with what the stored fingerprint was made with.
+    if (stored_ignored == nullptr && ignored_fields_as_array() == nullptr) {
+        return false;
+    }
+    const core::IgnoreList ignored =
+        stored_ignored == nullptr ? built_in_ignore_list() : ignore_list_of(stored_ignored);
+    const Fingerprint as_stored = fingerprint_of(request, ignored);
+    return memcmp(as_stored.bytes, stored_hash, sizeof(as_stored.bytes)) == 0;
+}
+
+std::uint64_t key_lock_hash(std::string_view tenant, std::string_view key)
+{
+    std::uint64_t hash = 0;
+    if (!core::lock_hash(tenant, key, hash)) {
+        digest_failed();
+    }
+    return hash;
+}
+
+} // namespace idem::pg

@@ -1,0 +1,37 @@
+/*
+ * The settings, all with the prefix `idempotency.`; docs/reference.md has their units and ranges.
+ */
+#pragma once
+
+#include "pg/prelude.hpp"
+
+#include "core/json_pointer.hpp"
+
+namespace idem::pg {
+
+struct Settings {
+    int default_lease;     // ms
+    int default_retention; // s
+    int retry_after;       // ms
+    int max_response_size; // kB
+    bool direct_lookup;
+    char *ignored_fields;
+    char *dropped_headers;
+};
+static_assert(std::is_trivially_destructible_v<Settings>);
+
+extern Settings settings;
+
+void define_settings();
+
+// idempotency.ignored_fields, parsed when it was set.
+const core::IgnoreList &ignored_fields_setting();
+
+// The list that a row means by ignored_fields IS NULL; never changes for a fingerprint version.
+constexpr const char *built_in_ignored_fields = "/timestamp,/request_id,/trace_id";
+const core::IgnoreList &built_in_ignore_list();
+
+// idempotency.ignored_fields as text[], null where it is the built-in list.
+ArrayType *ignored_fields_as_array();
+
+} // namespace idem::pg
