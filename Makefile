@@ -26,10 +26,9 @@ ISOLATION_OPTS = --inputdir=test
 
 # The language, not its runtime (docs/design.md): no exceptions, no RTTI, no static with a
 # constructor's guard, so that a longjmp of the server skips nothing and no throw can leave.
-IDEM_CXXFLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics \
+PG_CXXFLAGS = -std=c++17 -fno-exceptions -fno-rtti -fno-threadsafe-statics \
 	-fvisibility=hidden -fvisibility-inlines-hidden \
-	-Wall -Wextra -Wno-register -MMD -MP $(EXTRA_CXXFLAGS)
-override CXXFLAGS += $(IDEM_CXXFLAGS)
+	-Wall -Wextra -Wno-register -Wno-unknown-warning-option -MMD -MP $(EXTRA_CXXFLAGS)
 
 SHLIB_LINK = -lcrypto
 EXTRA_CLEAN = $(DATA_built) $(OBJS:.o=.d) compile_commands.json

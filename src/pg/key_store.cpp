@@ -28,7 +28,6 @@ enum Column : AttrNumber {
     fingerprint_version,
     ignored_fields,
 };
-constexpr int column_count = ignored_fields;
 
 // What the saved plans take; `replace` takes the same parameters in the same order as `insert`.
 enum Parameter : std::uint8_t {
