@@ -18,6 +18,7 @@ static_assert(std::is_trivially_destructible_v<Sink>);
 
 class Writer {
 public:
+    // cppcheck-suppress uninitMemberVar ; the buffer is written before it is read
     explicit Writer(Sink sink) : sink_(sink), used_(0) {}
 
     void put(char byte)

@@ -201,7 +201,8 @@ void remember_claim(const Claim &claim)
         use_slots(claims.small, first_slots);
     } else if (claims.claim_count >= claims.slot_count) {
         const std::size_t count = claims.slot_count * 4;
-        use_slots(static_cast<Claim **>(palloc_extended(count * sizeof(Claim *), MCXT_ALLOC_HUGE)), count);
+        core::Arena arena = current_context_arena();
+        use_slots(core::allocate<Claim *>(arena, count), count);
         relink(claims.newest);
     }
 

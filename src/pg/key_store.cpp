@@ -238,6 +238,9 @@ core::RowStatus row_status(Datum value)
     if (name == "failed_retryable") {
         return core::RowStatus::failed_retryable;
     }
+    if (name != "in_progress") { // written by hand or by a later version: nobody may guess
+        elog(ERROR, "unexpected status in table \"%s\"", table_name);
+    }
     return core::RowStatus::in_progress;
 }
 

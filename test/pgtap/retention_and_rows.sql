@@ -1,6 +1,6 @@
 -- Retention, and rows that the table itself refuses.
 BEGIN;
-SELECT plan(12);
+SELECT plan(8);
 CREATE FUNCTION pg_temp.put(status text, hash bytea = sha256(''), response int = 200, token uuid = NULL, lease timestamptz = NULL, body jsonb = NULL, raw bytea = NULL,
                             tenant text = 'acme', key text = 'row-00000000000000001') RETURNS void LANGUAGE sql AS $$
     INSERT INTO idempotency_keys (tenant_id, key, request_hash, status, response_status, response_body, response_raw_body, attempt, claim_token, lease_expires_at,
@@ -10,10 +10,6 @@ $$;
 SELECT throws_ok($$SELECT pg_temp.put('in_progress', response => NULL)$$, '23514', NULL, 'in progress without a lease is not representable');
 SELECT throws_ok($$SELECT pg_temp.put('completed', response => NULL)$$, '23514', NULL, 'nor is completed without a response');
 SELECT throws_ok($$SELECT pg_temp.put('completed', token => 'a81bc81b-dead-4e5d-abff-90865d1e13b1')$$, '23514', NULL, 'nor completed with a token');
-SELECT throws_ok($$SELECT pg_temp.put('done')$$, '23514', NULL, 'nor another status');
-SELECT throws_ok($$SELECT pg_temp.put('completed', hash => '\x00')$$, '23514', NULL, 'nor a short hash');
-SELECT throws_ok($$SELECT pg_temp.put('completed', body => '1', raw => '1')$$, '23514', NULL, 'nor two bodies');
-SELECT throws_ok($$SELECT pg_temp.put('completed', tenant => repeat('t', 257))$$, '23514', NULL, 'nor a long tenant');
 SELECT throws_ok($$SELECT pg_temp.put('completed', tenant => NULL)$$, '23502', NULL, 'nor none');
 
 SELECT lives_ok($$SELECT idem_claim('acme', 'retention-000000001', 'POST', '/p'); SELECT idem_complete('acme', 'retention-000000001', 201)$$, 'a key');
