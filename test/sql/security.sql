@@ -9,7 +9,9 @@ CREATE EXTENSION idempotency SCHEMA idem;
 SELECT pg_describe_object(classid, objid, 0) AS without_comment
   FROM pg_depend WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
    AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'idempotency')
-   AND obj_description(objid, classid::regclass::name) IS NULL;
+   AND obj_description(objid, classid::regclass::name) IS NULL
+   AND NOT EXISTS (SELECT FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid  -- a table's row type, an array type
+                    WHERE classid = 'pg_type'::regclass AND t.oid = objid AND (c.relkind = 'r' OR t.typelem <> 0));
 SELECT attname AS column_without_comment FROM pg_attribute
  WHERE attrelid = 'idem.idempotency_keys'::regclass AND attnum > 0 AND col_description(attrelid, attnum) IS NULL;
 SELECT proname, provolatile, proparallel, proisstrict, has_function_privilege('public', oid, 'EXECUTE') AS for_public
