@@ -79,6 +79,21 @@ TEST(Vectors, Fingerprints)
     }
 }
 
+// What is no JSON is none here either; what only the server's limits refuse (22003, 54001) is not the core's
+// to judge.
+TEST(Vectors, Refusals)
+{
+    int judged = 0;
+    for (const Vector &line : vectors("reject.jsonl")) {
+        const std::string state = *line.get("sqlstate");
+        if (state == "22P02" || state == "22P05") {
+            EXPECT_EQ(canonical_text(*line.get("input")), "not JSON") << *line.get("name");
+            judged++;
+        }
+    }
+    EXPECT_GT(judged, 20);
+}
+
 TEST(Canonical, SortsByUtf16CodeUnits)
 {
     EXPECT_EQ(canonical_text(R"({"\ue000":3,"\ud800\udc00":2,"\ud7ff":1,"\udbff\udfff":4})"),
