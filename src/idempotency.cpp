@@ -122,8 +122,7 @@ std::string_view path_argument(FunctionCallInfo fcinfo, int index)
                            static_cast<unsigned int>(static_cast<unsigned char>(path[control]))),
                  errhint("Give the path as it stands in the request line, percent-encoded.")));
     }
-    char *utf8 = pg_server_to_any(path.data(), static_cast<int>(path.size()), PG_UTF8);
-    return {utf8, utf8 == path.data() ? path.size() : strlen(utf8)};
+    return utf8_of(path);
 }
 
 [[noreturn]] void refuse_two_bodies()
@@ -257,11 +256,6 @@ Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
 
     const KeyLock lock = try_key_lock(hash);
     Answer answer{};
-    StoredKey row{};
-    core::Look seen{};
-    seen.lock_held = lock != KeyLock::busy;
-    const TimestampTz now = GetCurrentTimestamp();
-
     if (const Claim *mine = own_open_claim(lock, hash, name)) {
         answer = same_request(request, fingerprint, mine->fingerprint, core::fingerprint_version,
                               mine->ignored_fields)
@@ -271,7 +265,10 @@ Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
         return answer;
     }
 
-    row = look(table, name, Eyes::newest);
+    const TimestampTz now = GetCurrentTimestamp();
+    const StoredKey row = look(table, name, Eyes::newest);
+    core::Look seen{};
+    seen.lock_held = lock != KeyLock::busy;
     seen.row = row.status;
     if (row.status != core::RowStatus::none) {
         seen.expired = row.expires_at <= now;
@@ -316,11 +313,6 @@ Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
 // ---------------------------------------------------------------------------
 // idem_complete, idem_release
 // ---------------------------------------------------------------------------
-
-char *cstring_of(std::string_view value)
-{
-    return pnstrdup(value.data(), value.size());
-}
 
 // The open claim that this transaction has to settle.
 Claim *require_open_claim(const KeyName &name)
@@ -650,10 +642,7 @@ Datum idem_fingerprint(PG_FUNCTION_ARGS)
     const Request request = request_arguments(fcinfo, arg_method, arg_path, arg_body, arg_raw_body);
     const Fingerprint fingerprint = fingerprint_of(request, ignore_argument(fcinfo, arg_ignore));
 
-    auto *result = static_cast<bytea *>(palloc(VARHDRSZ + sizeof(fingerprint.bytes)));
-    SET_VARSIZE(result, VARHDRSZ + sizeof(fingerprint.bytes));
-    memcpy(VARDATA(result), fingerprint.bytes, sizeof(fingerprint.bytes));
-    PG_RETURN_BYTEA_P(result);
+    PG_RETURN_BYTEA_P(bytea_of(fingerprint.bytes, sizeof(fingerprint.bytes)));
 }
 
 /*

@@ -78,8 +78,7 @@ void refuse_open_claims(bool prepare)
         ERROR,
         (errcode(errcode_claim_not_settled),
          errmsg("idempotency key \"%s\" of tenant \"%s\" is claimed but neither completed nor released",
-                pnstrdup(open->key.data(), open->key.size()),
-                pnstrdup(open->tenant.data(), open->tenant.size())),
+                cstring_of(open->key), cstring_of(open->tenant)),
          count == 1
              ? errdetail("%s would keep the work without its key, and a retry would do it again.",
                          prepare ? "PREPARE TRANSACTION" : "COMMIT")

@@ -75,8 +75,7 @@ std::string_view JsonbDocument::name(Node object, std::uint32_t index) const
         return {name.data, name.size};
     }
     // all names of an object are needed at once, to be sorted: these stay until the context is reset
-    const char *utf8 = pg_server_to_any(name.data, static_cast<int>(name.size), PG_UTF8);
-    return {utf8, utf8 == name.data ? name.size : strlen(utf8)};
+    return utf8_of({name.data, name.size});
 }
 
 std::string_view JsonbDocument::string(Node node) const
@@ -88,12 +87,11 @@ std::string_view JsonbDocument::string(Node node) const
         pfree(converted_);
         converted_ = nullptr;
     }
-    char *utf8 = pg_server_to_any(node.data, static_cast<int>(node.size), PG_UTF8);
-    if (utf8 == node.data) {
-        return {node.data, node.size};
+    const std::string_view utf8 = utf8_of({node.data, node.size});
+    if (utf8.data() != node.data) {
+        converted_ = const_cast<char *>(utf8.data());
     }
-    converted_ = utf8;
-    return {utf8, strlen(utf8)};
+    return utf8;
 }
 
 core::Decimal JsonbDocument::number(Node node) const

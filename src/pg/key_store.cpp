@@ -389,10 +389,6 @@ void store(const KeyTable &table, const KeyName &name, const StoredKey &run, boo
     const Rights caller = assume_owner(table.relation);
     connect();
 
-    bytea *hash = static_cast<bytea *>(palloc(VARHDRSZ + sizeof(run.request_hash)));
-    SET_VARSIZE(hash, VARHDRSZ + sizeof(run.request_hash));
-    memcpy(VARDATA(hash), run.request_hash, sizeof(run.request_hash));
-
     Datum values[parameter_count];
     char nulls[parameter_count];
     memset(nulls, ' ', sizeof(nulls));
@@ -402,7 +398,7 @@ void store(const KeyTable &table, const KeyName &name, const StoredKey &run, boo
     };
     values[p_tenant] = PointerGetDatum(text_of(name.tenant));
     values[p_key] = PointerGetDatum(text_of(name.key));
-    values[p_request_hash] = PointerGetDatum(hash);
+    values[p_request_hash] = PointerGetDatum(bytea_of(run.request_hash, sizeof(run.request_hash)));
     values[p_status] = PointerGetDatum(text_of(status_name(run.status)));
     values[p_response_status] = Int32GetDatum(run.response_status);
     set_or_null(p_response_headers, run.headers);
@@ -439,8 +435,7 @@ void store(const KeyTable &table, const KeyName &name, const StoredKey &run, boo
     if (stored != 1) {
         ereport(ERROR, (errcode(errcode_response_not_stored),
                         errmsg("the response for idempotency key \"%s\" of tenant \"%s\" was not stored",
-                               pnstrdup(name.key.data(), name.key.size()),
-                               pnstrdup(name.tenant.data(), name.tenant.size())),
+                               cstring_of(name.key), cstring_of(name.tenant)),
                         errdetail("The table \"%s\" took %llu rows instead of one.", table_name,
                                   static_cast<unsigned long long>(stored)),
                         errhint("Look for a trigger or rule on the table that drops or redirects rows.")));

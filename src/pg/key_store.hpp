@@ -3,15 +3,14 @@
  *
  * A look needs eyes that are newer than the transaction's snapshot (REPEATABLE READ, SERIALIZABLE) and newer
  * than the key lock, since the row it looks for may have been committed in between.
- *  - A plain local table is read through its primary key with SnapshotSelf: the latest committed state and
- * our own rows. All writers of a key hold its lock, so under the lock the row stands still. This takes no
- * SIREAD lock, so that two serializable transactions with different keys never abort each other over a page
- * of the key index, and it can't be planned as a sequential scan.
- *  - Any other table (distributed, or with forced row security) is read by a saved plan on
- * GetLatestSnapshot(), as ri_triggers.c does. Whether the table is plain is what the planner says: a plan
- * that is an ordinary scan. Writes always go through saved plans, so that constraints, triggers and
- * distribution hold. All access runs with the rights of the table's owner: an application's role needs none
- * on the table.
+ *  - A plain local table is read through its primary key with SnapshotSelf: the latest committed state and our
+ *    own rows. All writers of a key hold its lock, so under the lock the row stands still. This takes no SIREAD
+ *    lock, so that two serializable transactions with different keys never abort each other over a page of the key
+ *    index, and it can't be planned as a sequential scan.
+ *  - Any other table (distributed, partitioned) is read by a saved plan on GetLatestSnapshot(), as ri_triggers.c
+ *    does. Whether the table is plain is what the planner says: the plan of the look is an ordinary scan.
+ * Writes always go through saved plans, so that constraints, triggers and distribution hold. All access runs with
+ * the rights of the table's owner: an application's role needs none on the table.
  */
 #pragma once
 

@@ -75,6 +75,15 @@ inline void *guc_allocate(std::size_t size)
 #endif
 }
 
+inline void guc_release(void *memory)
+{
+#if PG_VERSION_NUM >= 160000
+    guc_free(memory);
+#else
+    free(memory);
+#endif
+}
+
 // Memory of the current context, for the core; the context's owner drops it.
 inline core::Arena current_context_arena()
 {
@@ -91,6 +100,28 @@ inline std::string_view bytes_of(const varlena *value)
 inline text *text_of(std::string_view value)
 {
     return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));
+}
+
+inline bytea *bytea_of(const void *bytes, std::size_t size)
+{
+    auto *value = static_cast<bytea *>(palloc(VARHDRSZ + size));
+    SET_VARSIZE(value, VARHDRSZ + size);
+    memcpy(VARDATA(value), bytes, size);
+    return value;
+}
+
+// For a message's %s.
+inline char *cstring_of(std::string_view value)
+{
+    return pnstrdup(value.data(), value.size());
+}
+
+// Text of the database's encoding as UTF-8: itself where there is nothing to convert. Raises 22021 for bytes that
+// are not UTF-8 in a database of encoding SQL_ASCII.
+inline std::string_view utf8_of(std::string_view text)
+{
+    const char *utf8 = pg_server_to_any(text.data(), static_cast<int>(text.size()), PG_UTF8);
+    return {utf8, utf8 == text.data() ? text.size() : strlen(utf8)};
 }
 
 } // namespace idem::pg

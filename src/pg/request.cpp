@@ -69,10 +69,7 @@ core::IgnoreList ignore_list_of(ArrayType *pointers)
             refuse_pointer("An element of the array is null.");
         }
         const text *pointer = DatumGetTextPP(values[i]);
-        const std::string_view given = bytes_of(pointer);
-        char *utf8 = pg_server_to_any(given.data(), static_cast<int>(given.size()), PG_UTF8);
-        const std::string_view converted{utf8, utf8 == given.data() ? given.size() : strlen(utf8)};
-        const core::PointerError error = core::parse_pointer(converted, arena, parsed[i]);
+        const core::PointerError error = core::parse_pointer(utf8_of(bytes_of(pointer)), arena, parsed[i]);
         if (error != core::PointerError::none) {
             refuse_pointer(pointer_fault(error));
         }
@@ -137,7 +134,7 @@ bool same_request(const Request &request, const Fingerprint &current, const std:
         return false;
     }
     // The setting may have changed since: compare with what the stored fingerprint was made with.
-    if (stored_ignored == nullptr && ignored_fields_as_array() == nullptr) {
+    if (stored_ignored == nullptr && ignored_fields_are_built_in()) {
         return false;
     }
     const core::IgnoreList ignored =

@@ -61,8 +61,7 @@ std::string_view string_of(const JsonbValue &value)
 {
     ereport(ERROR, (errcode(errcode_invalid_argument),
                     errmsg("argument \"headers\" is not a set of HTTP header fields"),
-                    name.data() == nullptr ? errdetail("%s", detail)
-                                           : errdetail(detail, pnstrdup(name.data(), name.size())),
+                    name.data() == nullptr ? errdetail("%s", detail) : errdetail(detail, cstring_of(name)),
                     errhint("Give a JSON object whose values are strings or arrays of strings, such as "
                             "'{\"Location\": \"/payments/1\"}'.")));
 }

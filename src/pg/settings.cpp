@@ -63,11 +63,7 @@ bool check_ignored_fields(char **value, void **extra, GucSource)
         GUC_check_errhint("Write a top-level member as \"/name\", several as \"/name,/other/nested\".");
         break;
     }
-#if PG_VERSION_NUM >= 160000
-    guc_free(memory);
-#else
-    free(memory);
-#endif
+    guc_release(memory);
     return false;
 }
 
@@ -88,9 +84,14 @@ const core::IgnoreList &built_in_ignore_list()
     return built_in_list;
 }
 
+bool ignored_fields_are_built_in()
+{
+    return parsed_fields->built_in;
+}
+
 ArrayType *ignored_fields_as_array()
 {
-    if (parsed_fields->built_in) {
+    if (ignored_fields_are_built_in()) {
         return nullptr;
     }
     // the text is stored as it was split, so that a row can be read without knowing the setting's syntax

@@ -31,6 +31,8 @@ const core::IgnoreList &ignored_fields_setting();
 constexpr const char *built_in_ignored_fields = "/timestamp,/request_id,/trace_id";
 const core::IgnoreList &built_in_ignore_list();
 
+bool ignored_fields_are_built_in();
+
 // idempotency.ignored_fields as text[], null where it is the built-in list.
 ArrayType *ignored_fields_as_array();
 

@@ -16,7 +16,8 @@ public:
             skip_blanks();
             if (expect_value) {
                 Value *value = &out.values_->emplace_back();
-                if (!attach(out, open, name, value) || at_end()) {
+                attach(out, open, name, value);
+                if (at_end()) {
                     return false;
                 }
                 const char c = text_[position_];
@@ -74,7 +75,7 @@ private:
         }
     }
 
-    static bool attach(JsonDocument &out, const std::vector<Value *> &open, const std::string &name,
+    static void attach(JsonDocument &out, const std::vector<Value *> &open, const std::string &name,
                        Value *value)
     {
         if (open.empty()) {
@@ -84,7 +85,6 @@ private:
         } else {
             open.back()->members.emplace_back(name, value);
         }
-        return true;
     }
 
     static void last_wins(Value &object)
