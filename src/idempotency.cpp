@@ -251,7 +251,7 @@ const Claim *own_open_claim(KeyLock lock, std::uint64_t hash, const KeyName &nam
 
 Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
 {
-    const Fingerprint fingerprint = fingerprint_of(request, ignored_fields_setting());
+    const Fingerprint fingerprint = fingerprint_of(request, current_ignore_list());
     const std::uint64_t hash = key_lock_hash(name.tenant, name.key);
 
     const KeyLock lock = try_key_lock(hash);

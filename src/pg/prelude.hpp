@@ -25,6 +25,7 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
+#include "common/string.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"

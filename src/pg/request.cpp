@@ -77,6 +77,15 @@ core::IgnoreList ignore_list_of(ArrayType *pointers)
     return core::IgnoreList{parsed, static_cast<std::size_t>(count)};
 }
 
+core::IgnoreList current_ignore_list()
+{
+    // a setting may be parsed before the database, and so its encoding, is known
+    if (GetDatabaseEncoding() == PG_UTF8 || pg_is_ascii(settings.ignored_fields)) {
+        return ignored_fields_setting();
+    }
+    return ignore_list_of(ignored_fields_as_array());
+}
+
 void write_canonical(Jsonb *body, const core::IgnoreList &ignored, core::Numbers numbers,
                      core::Writer &writer)
 {

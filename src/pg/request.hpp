@@ -23,6 +23,9 @@ struct Fingerprint {
 
 Fingerprint fingerprint_of(const Request &request, const core::IgnoreList &ignored);
 
+// The pointers of idempotency.ignored_fields, in UTF-8 as the documents that they point into.
+core::IgnoreList current_ignore_list();
+
 // The pointers of a text[] argument or column; raises ID009 that names the argument.
 core::IgnoreList ignore_list_of(ArrayType *pointers);
 

@@ -24,7 +24,7 @@ extern Settings settings;
 
 void define_settings();
 
-// idempotency.ignored_fields, parsed when it was set.
+// idempotency.ignored_fields, parsed when it was set, in the encoding that it was set in.
 const core::IgnoreList &ignored_fields_setting();
 
 // The list that a row means by ignored_fields IS NULL; never changes for a fingerprint version.

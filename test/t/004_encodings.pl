@@ -39,6 +39,18 @@ is($node->safe_psql('latin1', q(SET client_encoding = 'UTF8'; SELECT idem_canoni
 is($node->safe_psql('latin1', q(SET client_encoding = 'UTF8'; SELECT idem_canonical('{"é":1,"z":2,"ä":[3]}', '{/é,/ä/0}'))), '{"z":2,"ä":[]}', 'latin1: a pointer finds its member');
 is($node->safe_psql('latin1', q(SET client_encoding = 'UTF8'; SELECT idem_fingerprint('POST', '/é') = sha256('\x504f53540a2fc3a90a'))), 't', 'latin1: the path is UTF-8');
 
+# the setting, too, names members in the database's encoding: what it ignores may change on a retry
+my $request = q(idem_claim('acme', 'key-ignored-00000001', 'POST', '/p', '{"a":1,"é":%d}'));
+for my $database ('utf8', 'latin1')
+{
+	my $first = sprintf($request, 1);
+	my $retry = sprintf($request, 2);
+	my $set = q(SET client_encoding = 'UTF8'; SET idempotency.ignored_fields = '/é,/t';);
+	$node->safe_psql($database, "$set BEGIN; SELECT $first; SELECT idem_complete('acme', 'key-ignored-00000001', 201); COMMIT");
+	is($node->safe_psql($database, "$set SELECT outcome FROM $retry"), 'replay', "$database: an ignored field that is not ASCII");
+	is($node->safe_psql($database, "SET client_encoding = 'UTF8'; SELECT outcome FROM $retry"), 'replay', "$database: also when the setting has changed since");
+}
+
 # tenants are compared byte by byte
 for my $database ('utf8', 'latin1', 'icu')
 {
