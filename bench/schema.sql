@@ -6,6 +6,11 @@ INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 100000) i;
 CREATE TABLE payments (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, account int NOT NULL, amount bigint NOT NULL);
 CREATE TABLE floor_keys (LIKE idempotency_keys INCLUDING ALL);
 CREATE TABLE hand_keys (LIKE idempotency_keys INCLUDING ALL);
--- the hand-written pattern has a row that is in progress and has no lease
-ALTER TABLE hand_keys DROP CONSTRAINT idempotency_keys_status_check;
+-- the hand-written pattern has a row that is in progress and has no lease; else its CHECK is the same
+ALTER TABLE hand_keys DROP CONSTRAINT idempotency_keys_status_check,
+    ADD CHECK (CASE
+                 WHEN status OPERATOR(pg_catalog.=) 'in_progress'
+                 THEN claim_token IS NULL AND lease_expires_at IS NULL AND response_status IS NULL
+                 ELSE claim_token IS NULL AND lease_expires_at IS NULL AND response_status IS NOT NULL
+               END);
 VACUUM ANALYZE;

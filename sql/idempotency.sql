@@ -26,6 +26,9 @@ CREATE TABLE @extschema@.idempotency_keys (
     expires_at          timestamp with time zone NOT NULL,
     fingerprint_version smallint NOT NULL,
     ignored_fields      text[],
+    lease               interval,
+    checkpoint          text COLLATE "C",
+    checkpoint_state    jsonb,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant_id, key),
     -- An orphan is not representable: in progress if and only if there is a lease. One constraint and no more: the
     -- server reads a CHECK's tree anew for each INSERT, and eight of them took 18 of a completion's 46 microseconds.
@@ -43,6 +46,59 @@ REVOKE ALL ON TABLE @extschema@.idempotency_keys FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idempotency_keys', '');
 
 -- ---------------------------------------------------------------------------
+-- The registry: which operations are idempotent, and which role may act for which tenant.
+-- Each backend keeps a copy; the triggers tell it of a change, by whatever statement (src/pg/registry.cpp).
+-- ---------------------------------------------------------------------------
+CREATE TABLE @extschema@.idempotency_operations (
+    method         text COLLATE "C" NOT NULL,
+    path_pattern   text COLLATE "C" NOT NULL,
+    key_required   boolean NOT NULL,
+    retention      interval,
+    leased         boolean NOT NULL,
+    lease          interval,
+    ignored_fields text[] NOT NULL,
+    CONSTRAINT idempotency_operations_pkey PRIMARY KEY (method, path_pattern),
+    CONSTRAINT idempotency_operations_method_check
+        CHECK (method OPERATOR(pg_catalog.=) pg_catalog.upper(method)),
+    CONSTRAINT idempotency_operations_path_pattern_check
+        CHECK (pg_catalog.left(path_pattern, 1) OPERATOR(pg_catalog.=) '/'),
+    CONSTRAINT idempotency_operations_retention_check
+        CHECK (retention OPERATOR(pg_catalog.>=) '24 hours' AND retention OPERATOR(pg_catalog.<=) '7 days'),
+    CONSTRAINT idempotency_operations_lease_check
+        CHECK (lease IS NULL
+               OR (leased AND lease OPERATOR(pg_catalog.>=) '1 second' AND lease OPERATOR(pg_catalog.<=) '24 hours'))
+);
+
+-- {id} and {payment} are one operation
+CREATE UNIQUE INDEX idempotency_operations_shape_key ON @extschema@.idempotency_operations
+    (method, (pg_catalog.regexp_replace(path_pattern, '\{[^/]*\}', '{}', 'g')));
+
+CREATE TABLE @extschema@.idempotency_tenants (
+    role      regrole NOT NULL,
+    tenant_id text COLLATE "C" NOT NULL,
+    CONSTRAINT idempotency_tenants_pkey PRIMARY KEY (role, tenant_id)
+);
+
+REVOKE ALL ON TABLE @extschema@.idempotency_operations, @extschema@.idempotency_tenants FROM PUBLIC;
+
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idempotency_operations', '');
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idempotency_tenants', '');
+
+CREATE FUNCTION @extschema@.idem_registry_changed()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'idem_registry_changed'
+LANGUAGE C;
+
+CREATE TRIGGER idempotency_operations_changed
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON @extschema@.idempotency_operations
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_operations ENABLE ALWAYS TRIGGER idempotency_operations_changed;
+CREATE TRIGGER idempotency_tenants_changed
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON @extschema@.idempotency_tenants
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_tenants ENABLE ALWAYS TRIGGER idempotency_tenants_changed;
+
+-- ---------------------------------------------------------------------------
 -- Result types
 -- ---------------------------------------------------------------------------
 CREATE TYPE @extschema@.idem_claim_result AS (
@@ -52,7 +108,9 @@ CREATE TYPE @extschema@.idem_claim_result AS (
     status   integer,
     headers  jsonb,
     body     jsonb,
-    raw_body bytea
+    raw_body bytea,
+    checkpoint       text,
+    checkpoint_state jsonb
 );
 
 CREATE TYPE @extschema@.idem_key_info AS (
@@ -65,7 +123,9 @@ CREATE TYPE @extschema@.idem_key_info AS (
     lease_expires_at  timestamp with time zone,
     created_at        timestamp with time zone,
     completed_at      timestamp with time zone,
-    expires_at        timestamp with time zone
+    expires_at        timestamp with time zone,
+    checkpoint        text,
+    checkpoint_state  jsonb
 );
 
 -- ---------------------------------------------------------------------------
@@ -105,12 +165,86 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'idem_release'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+CREATE FUNCTION @extschema@.idem_renew(
+    tenant text,
+    key    text,
+    token  uuid,
+    lease  interval DEFAULT NULL)
+RETURNS timestamp with time zone
+AS 'MODULE_PATHNAME', 'idem_renew'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_checkpoint(
+    tenant text,
+    key    text,
+    token  uuid,
+    name   text,
+    state  jsonb DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'idem_checkpoint'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 CREATE FUNCTION @extschema@.idem_lookup(
     tenant text,
     key    text)
 RETURNS SETOF @extschema@.idem_key_info
 AS 'MODULE_PATHNAME', 'idem_lookup'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
+
+-- ---------------------------------------------------------------------------
+-- The registry of operations; tenants bound to roles
+-- ---------------------------------------------------------------------------
+CREATE FUNCTION @extschema@.idem_allow(
+    method       text,
+    path_pattern text,
+    key_required boolean DEFAULT true,
+    retention    interval DEFAULT NULL,
+    lease        interval DEFAULT NULL,
+    ignore       text[] DEFAULT '{}',
+    leased       boolean DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'idem_allow'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_disallow(
+    method       text,
+    path_pattern text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'idem_disallow'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_bind_tenant(
+    role   regrole,
+    tenant text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'idem_bind_tenant'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_unbind_tenant(
+    role   regrole,
+    tenant text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'idem_unbind_tenant'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- ---------------------------------------------------------------------------
+-- Counters
+-- ---------------------------------------------------------------------------
+CREATE FUNCTION @extschema@.idem_counters(
+    OUT scope       text,
+    OUT since       timestamp with time zone,
+    OUT claims      bigint,
+    OUT replays     bigint,
+    OUT conflicts   bigint,
+    OUT mismatches  bigint,
+    OUT rejections  bigint,
+    OUT bypasses    bigint,
+    OUT take_overs  bigint,
+    OUT completions bigint,
+    OUT releases    bigint,
+    OUT purged      bigint)
+AS 'MODULE_PATHNAME', 'idem_counters'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- ---------------------------------------------------------------------------
 -- Pure functions: canonical JSON, fingerprint, header syntax
@@ -139,17 +273,33 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'idem_key_from_header'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
+CREATE FUNCTION @extschema@.idem_derive_key(
+    tenant text,
+    key    text,
+    step   text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'idem_derive_key'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
 -- A key is somebody's payment: nothing that reads or changes keys is for PUBLIC.
 REVOKE ALL ON FUNCTION @extschema@.idem_claim(text, text, text, text, jsonb, bytea, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, text, integer, jsonb, jsonb, bytea, uuid, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_release(text, text, uuid, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_renew(text, text, uuid, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint(text, text, uuid, text, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_lookup(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_disallow(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_counters() FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_registry_changed() FROM PUBLIC;
 
 -- ---------------------------------------------------------------------------
 -- What each object is
 -- ---------------------------------------------------------------------------
 COMMENT ON TABLE @extschema@.idempotency_keys IS
-    'One row for each idempotency key whose run has ended: the response that a retry is answered with.';
+    'One row for each idempotency key whose run has ended, with the response that a retry is answered with, or is leased.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.tenant_id IS
     'Scope of the key, 1 to 256 bytes, compared byte by byte.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.key IS
@@ -182,6 +332,36 @@ COMMENT ON COLUMN @extschema@.idempotency_keys.fingerprint_version IS
     'How request_hash was computed; 1 is the only version so far.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.ignored_fields IS
     'JSON pointers (RFC 6901) that request_hash leaves out; null means /timestamp, /request_id and /trace_id.';
+COMMENT ON COLUMN @extschema@.idempotency_keys.lease IS
+    'How long the lease was granted for; null unless in_progress.';
+COMMENT ON COLUMN @extschema@.idempotency_keys.checkpoint IS
+    'How far the leased run has come, by the name that idem_checkpoint() was given.';
+COMMENT ON COLUMN @extschema@.idempotency_keys.checkpoint_state IS
+    'What the next run needs to go on from the checkpoint.';
+
+COMMENT ON TABLE @extschema@.idempotency_operations IS
+    'The idempotent operations, each with its policy; empty: every request but GET, HEAD, OPTIONS, TRACE and PUT. See idem_allow().';
+COMMENT ON COLUMN @extschema@.idempotency_operations.method IS
+    'HTTP method, in upper case.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.path_pattern IS
+    'Literal segments, {name} for one segment, a closing /** for any number of them.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.key_required IS
+    'Whether a request without a key is rejected; else it bypasses.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.retention IS
+    'How long a key is kept; null: idempotency.default_retention.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.leased IS
+    'Whether a claim is a lease without asking for one.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.lease IS
+    'How long that lease is; null: idempotency.default_lease.';
+COMMENT ON COLUMN @extschema@.idempotency_operations.ignored_fields IS
+    'JSON pointers (RFC 6901) that the fingerprint leaves out, besides idempotency.ignored_fields.';
+
+COMMENT ON TABLE @extschema@.idempotency_tenants IS
+    'The tenants that a role is bound to, see idem_bind_tenant(); a role that is not listed may name any tenant.';
+COMMENT ON COLUMN @extschema@.idempotency_tenants.role IS
+    'The role; it binds its members too.';
+COMMENT ON COLUMN @extschema@.idempotency_tenants.tenant_id IS
+    'A tenant that the role may act for.';
 
 COMMENT ON TYPE @extschema@.idem_claim_result IS
     'What idem_claim() answers: the outcome and, unless it is claimed or bypass, the complete HTTP answer.';
@@ -199,11 +379,15 @@ COMMENT ON COLUMN @extschema@.idem_claim_result.body IS
     'JSON body to answer; null where there is none or it is in raw_body.';
 COMMENT ON COLUMN @extschema@.idem_claim_result.raw_body IS
     'Body to answer as bytes, as it was given to idem_complete().';
+COMMENT ON COLUMN @extschema@.idem_claim_result.checkpoint IS
+    'claimed: the last checkpoint of the run that this one takes over from; else null.';
+COMMENT ON COLUMN @extschema@.idem_claim_result.checkpoint_state IS
+    'claimed: what that run had stored with its checkpoint.';
 
 COMMENT ON TYPE @extschema@.idem_key_info IS
     'What idem_lookup() knows of a key.';
 COMMENT ON COLUMN @extschema@.idem_key_info.state IS
-    'in_progress (held by a transaction or a lease), completed, failed_retryable or expired.';
+    'in_progress (held by a transaction or a lease), lease_expired, completed, failed_retryable or expired.';
 COMMENT ON COLUMN @extschema@.idem_key_info.attempt IS
     'Which run the response is of, from 1.';
 COMMENT ON COLUMN @extschema@.idem_key_info.response_status IS
@@ -223,12 +407,23 @@ COMMENT ON COLUMN @extschema@.idem_key_info.completed_at IS
 COMMENT ON COLUMN @extschema@.idem_key_info.expires_at IS
     'From then on the key is a new key.';
 
+COMMENT ON COLUMN @extschema@.idem_key_info.checkpoint IS
+    'How far the leased run has come.';
+COMMENT ON COLUMN @extschema@.idem_key_info.checkpoint_state IS
+    'What was stored with the checkpoint.';
+
 COMMENT ON FUNCTION @extschema@.idem_claim(text, text, text, text, jsonb, bytea, interval) IS
-    'Claims the right to run a request once, for the length of the transaction, or says what to answer instead. Never waits.';
+    'Claims the right to run a request once, for the length of the transaction or of a lease, or says what to answer instead. Never waits.';
 COMMENT ON FUNCTION @extschema@.idem_complete(text, text, integer, jsonb, jsonb, bytea, uuid, boolean) IS
     'Stores the response of a claimed request, in the transaction that did its work; says completed or failed_retryable.';
 COMMENT ON FUNCTION @extschema@.idem_release(text, text, uuid, boolean) IS
     'Gives a claim up and stores nothing; refused once the transaction has written, unless undone => true.';
+COMMENT ON FUNCTION @extschema@.idem_renew(text, text, uuid, interval) IS
+    'Prolongs the lease that the token holds, counted from now; says when it runs out. Commit it at once.';
+COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, uuid, text, jsonb) IS
+    'Notes how far a leased run has come, in the transaction that did the step; the run that takes over is told.';
+COMMENT ON FUNCTION @extschema@.idem_derive_key(text, text, text) IS
+    'A key to send to another system for one step of a request: UUIDv5 (RFC 9562) of tenant, key and step, the same in each run.';
 COMMENT ON FUNCTION @extschema@.idem_lookup(text, text) IS
     'What is known of a key, for support staff; no row for an unknown key. Works on a standby.';
 COMMENT ON FUNCTION @extschema@.idem_canonical(jsonb, text[], boolean) IS
@@ -237,3 +432,15 @@ COMMENT ON FUNCTION @extschema@.idem_fingerprint(text, text, jsonb, bytea, text[
     'SHA-256 over method, line feed, path, line feed and canonical body or bytes: 32 bytes.';
 COMMENT ON FUNCTION @extschema@.idem_key_from_header(text) IS
     'The key out of an Idempotency-Key field value: an RFC 9651 string, or bare.';
+COMMENT ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean) IS
+    'Registers an idempotent operation, or replaces its policy. Once one is registered, all others bypass.';
+COMMENT ON FUNCTION @extschema@.idem_disallow(text, text) IS
+    'Takes an operation off the registry; says whether it was there.';
+COMMENT ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) IS
+    'Lets a role, and its members, act for this tenant, and for no other that it is not bound to.';
+COMMENT ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) IS
+    'Takes a binding back; says whether it was there. A role without any may name every tenant.';
+COMMENT ON FUNCTION @extschema@.idem_registry_changed() IS
+    'Trigger function: tells every session that the registry has changed.';
+COMMENT ON FUNCTION @extschema@.idem_counters() IS
+    'What happened: in the whole server since its start where the library is preloaded, else in this session.';

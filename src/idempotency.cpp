@@ -1,25 +1,28 @@
 /*
  * The SQL-callable functions: check the arguments, call, form the row. Nothing else.
  *
- * A claim walks one way: arguments, bypass, key syntax (core), fingerprint (core over the jsonb reader),
- * lock, look with eyes newer than the lock, decision (core), answer. It writes nothing: what is claimed is
- * remembered in this backend (pg/claims.hpp) until idem_complete() stores the one row (pg/key_store.hpp).
+ * A claim walks one way: arguments, policy (pg/registry.hpp), key syntax (core), fingerprint (core over the jsonb reader),
+ * lock, look with eyes newer than the lock, decision (core), answer (pg/claiming.hpp). It writes nothing: what is
+ * claimed is remembered in this backend (pg/claims.hpp) until idem_complete() stores the one row (pg/key_store.hpp).
+ * A leased claim writes its row at once (pg/leases.hpp).
  */
 #include "pg/prelude.hpp"
 
-#include "core/decision.hpp"
-#include "core/digest.hpp"
+#include "core/derived_key.hpp"
 #include "core/fingerprint.hpp"
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/method.hpp"
-#include "core/problem.hpp"
+#include "core/path_pattern.hpp"
 #include "core/status.hpp"
+#include "pg/arguments.hpp"
+#include "pg/claiming.hpp"
 #include "pg/claims.hpp"
+#include "pg/counters.hpp"
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
-#include "pg/key_store.hpp"
-#include "pg/request.hpp"
+#include "pg/leases.hpp"
+#include "pg/registry.hpp"
 #include "pg/response.hpp"
 #include "pg/settings.hpp"
 
@@ -32,18 +35,36 @@ PGDLLEXPORT void _PG_init(void);
 PGDLLEXPORT Datum idem_claim(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_complete(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_release(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_renew(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_checkpoint(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_lookup(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_canonical(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_fingerprint(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_key_from_header(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_derive_key(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_allow(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_disallow(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_bind_tenant(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_unbind_tenant(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_registry_changed(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_counters(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(idem_claim);
 PG_FUNCTION_INFO_V1(idem_complete);
 PG_FUNCTION_INFO_V1(idem_release);
+PG_FUNCTION_INFO_V1(idem_renew);
+PG_FUNCTION_INFO_V1(idem_checkpoint);
 PG_FUNCTION_INFO_V1(idem_lookup);
 PG_FUNCTION_INFO_V1(idem_canonical);
 PG_FUNCTION_INFO_V1(idem_fingerprint);
 PG_FUNCTION_INFO_V1(idem_key_from_header);
+PG_FUNCTION_INFO_V1(idem_derive_key);
+PG_FUNCTION_INFO_V1(idem_allow);
+PG_FUNCTION_INFO_V1(idem_disallow);
+PG_FUNCTION_INFO_V1(idem_bind_tenant);
+PG_FUNCTION_INFO_V1(idem_unbind_tenant);
+PG_FUNCTION_INFO_V1(idem_registry_changed);
+PG_FUNCTION_INFO_V1(idem_counters);
 }
 
 namespace {
@@ -51,263 +72,44 @@ namespace {
 using namespace idem;
 using namespace idem::pg;
 
-constexpr std::size_t max_tenant_size = 256;
-
-// ---------------------------------------------------------------------------
-// Arguments
-// ---------------------------------------------------------------------------
-
-[[noreturn]] void refuse_null(const char *argument)
-{
-    ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"%s\" must not be null", argument)));
-}
-
-void require_not_null(FunctionCallInfo fcinfo, int index, const char *argument)
-{
-    if (PG_ARGISNULL(index)) {
-        refuse_null(argument);
-    }
-}
-
-std::string_view text_argument(FunctionCallInfo fcinfo, int index, const char *argument)
-{
-    require_not_null(fcinfo, index, argument);
-    return bytes_of(PG_GETARG_TEXT_PP(index));
-}
-
-std::string_view tenant_argument(FunctionCallInfo fcinfo, int index)
-{
-    const std::string_view tenant = text_argument(fcinfo, index, "tenant");
-    bool blank = true;
-    for (const char byte : tenant) {
-        blank = blank && (byte == ' ' || (byte >= '\t' && byte <= '\r'));
-    }
-    if (blank) {
-        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"tenant\" must not be blank"),
-                        errdetail("Requests without a tenant would share their keys and answers."),
-                        errhint("Give the account, customer or merchant that the key belongs to.")));
-    }
-    if (tenant.size() > max_tenant_size) {
-        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"tenant\" is too long"),
-                        errdetail("It has %zu bytes; the limit is %zu.", tenant.size(), max_tenant_size)));
-    }
-    return tenant;
-}
-
-std::string_view method_argument(FunctionCallInfo fcinfo, int index)
-{
-    const std::string_view method = text_argument(fcinfo, index, "method");
-    if (!core::method_valid(method)) {
-        ereport(ERROR,
-                (errcode(errcode_invalid_argument), errmsg("argument \"method\" is not an HTTP method"),
-                 errdetail("A method is an RFC 9110 token of 1 to %zu characters.", core::max_method_size),
-                 errhint("Give the request's method, such as 'POST'.")));
-    }
-    return method;
-}
-
-// As UTF-8, since the fingerprint is the same whatever the database's encoding.
-std::string_view path_argument(FunctionCallInfo fcinfo, int index)
-{
-    const std::string_view path = text_argument(fcinfo, index, "path");
-    if (path.empty()) {
-        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"path\" must not be empty"),
-                        errhint("Give the request's path, such as '/payments'.")));
-    }
-    const std::size_t control = core::first_control(path);
-    if (control != std::string_view::npos) {
-        ereport(ERROR,
-                (errcode(errcode_invalid_argument), errmsg("argument \"path\" has a control character"),
-                 errdetail("Byte %zu is 0x%02x.", control + 1,
-                           static_cast<unsigned int>(static_cast<unsigned char>(path[control]))),
-                 errhint("Give the path as it stands in the request line, percent-encoded.")));
-    }
-    return utf8_of(path);
-}
-
-[[noreturn]] void refuse_two_bodies()
-{
-    ereport(ERROR, (errcode(errcode_invalid_argument),
-                    errmsg("arguments \"body\" and \"raw_body\" must not both be given"),
-                    errhint("Give the body as jsonb in \"body\" or as bytes in \"raw_body\".")));
-}
-
-Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int body, int raw_body)
-{
-    if (!PG_ARGISNULL(body) && !PG_ARGISNULL(raw_body)) {
-        refuse_two_bodies();
-    }
-    Request request;
-    request.method = method_argument(fcinfo, method);
-    request.path = path_argument(fcinfo, path);
-    request.body = PG_ARGISNULL(body) ? nullptr : PG_GETARG_JSONB_P(body);
-    request.raw_body = PG_ARGISNULL(raw_body) ? nullptr : PG_GETARG_BYTEA_PP(raw_body);
-    return request;
-}
-
-core::IgnoreList ignore_argument(FunctionCallInfo fcinfo, int index)
-{
-    require_not_null(fcinfo, index, "ignore");
-    return ignore_list_of(PG_GETARG_ARRAYTYPE_P(index));
-}
-
-// A standby would grant the very lock that the primary holds, and its rows lag behind.
-void require_writable(const char *function)
-{
-    if (IsInParallelMode()) {
-        ereport(ERROR, (errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-                        errmsg("cannot execute %s() during a parallel operation", function),
-                        errhint("Mark functions that call it as PARALLEL UNSAFE.")));
-    }
-    if (RecoveryInProgress()) {
-        ereport(ERROR, (errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-                        errmsg("cannot execute %s() on a standby server", function),
-                        errdetail("Only the primary knows which keys are in progress."),
-                        errhint("Send requests that change data to the primary.")));
-    }
-    if (XactReadOnly) {
-        ereport(ERROR,
-                (errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-                 errmsg("cannot execute %s() in a read-only transaction", function),
-                 errhint("Start the transaction with READ WRITE, or don't claim a key for requests that "
-                         "only read.")));
-    }
-}
-
-// ---------------------------------------------------------------------------
-// idem_claim
-// ---------------------------------------------------------------------------
-
-struct Answer {
-    core::Outcome outcome;
-    int attempt; // 0: none
-    int status;  // 0: none
-    Jsonb *headers;
-    Jsonb *body;
-    bytea *raw_body;
-};
-static_assert(std::is_trivially_destructible_v<Answer>);
-
 Datum form_answer(FunctionCallInfo fcinfo, const Answer &answer)
 {
     TupleDesc descriptor;
     if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
         elog(ERROR, "return type must be a row type");
     }
-    enum Column : std::uint8_t { outcome, attempt, token, status, headers, body, raw_body, column_count };
+    enum Column : std::uint8_t {
+        outcome,
+        attempt,
+        token,
+        status,
+        headers,
+        body,
+        raw_body,
+        checkpoint,
+        checkpoint_state,
+        column_count
+    };
     Datum values[column_count] = {};
     bool nulls[column_count] = {};
-
-    values[outcome] = PointerGetDatum(text_of(core::outcome_name(answer.outcome)));
-    values[attempt] = Int32GetDatum(answer.attempt);
-    nulls[attempt] = answer.attempt == 0;
-    nulls[token] = true;
-    values[status] = Int32GetDatum(answer.status);
-    nulls[status] = answer.status == 0;
-    values[headers] = PointerGetDatum(answer.headers);
-    nulls[headers] = answer.headers == nullptr;
-    values[body] = PointerGetDatum(answer.body);
-    nulls[body] = answer.body == nullptr;
-    values[raw_body] = PointerGetDatum(answer.raw_body);
-    nulls[raw_body] = answer.raw_body == nullptr;
+    const auto set_number = [&](Column column, int number) {
+        values[column] = Int32GetDatum(number);
+        nulls[column] = number == 0;
+    };
+    const auto set_pointer = [&](Column column, const void *pointer) {
+        values[column] = PointerGetDatum(pointer);
+        nulls[column] = pointer == nullptr;
+    };
+    set_pointer(outcome, text_of(core::outcome_name(answer.outcome)));
+    set_number(attempt, answer.attempt);
+    set_pointer(token, answer.token);
+    set_number(status, answer.status);
+    set_pointer(headers, answer.headers);
+    set_pointer(body, answer.body);
+    set_pointer(raw_body, answer.raw_body);
+    set_pointer(checkpoint, answer.checkpoint);
+    set_pointer(checkpoint_state, answer.checkpoint_state);
     return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
-}
-
-Answer problem_answer(core::Outcome outcome, const core::Problem &problem, std::string_view detail,
-                      std::string_view header = {}, std::string_view value = {})
-{
-    return Answer{outcome, 0, problem.status, problem_headers(header, value), problem_body(problem, detail),
-                  nullptr};
-}
-
-Answer in_progress_answer(int retry_after_ms)
-{
-    const int seconds = Max(1, (retry_after_ms + 999) / 1000);
-    return problem_answer(core::Outcome::in_progress, core::problem_in_progress, core::detail_in_progress,
-                          "Retry-After", psprintf("%d", seconds));
-}
-
-Answer mismatch_answer()
-{
-    return problem_answer(core::Outcome::mismatch, core::problem_mismatch, core::detail_mismatch,
-                          "X-Idempotency-Conflict", "true");
-}
-
-Answer replay_answer(const StoredKey &row)
-{
-    return Answer{core::Outcome::replay,       row.attempt, row.response_status,
-                  replay_headers(row.headers), row.body,    row.raw_body};
-}
-
-// The claim that this very transaction holds open, if the lock was ours already.
-const Claim *own_open_claim(KeyLock lock, std::uint64_t hash, const KeyName &name)
-{
-    if (lock != KeyLock::already_ours) {
-        return nullptr;
-    }
-    const Claim *claim = find_claim(hash, name.tenant, name.key);
-    return claim != nullptr && claim->state == ClaimState::open ? claim : nullptr;
-}
-
-Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
-{
-    const Fingerprint fingerprint = fingerprint_of(request, current_ignore_list());
-    const std::uint64_t hash = key_lock_hash(name.tenant, name.key);
-
-    const KeyLock lock = try_key_lock(hash);
-    Answer answer{};
-    if (const Claim *mine = own_open_claim(lock, hash, name)) {
-        answer = same_request(request, fingerprint, mine->fingerprint, core::fingerprint_version,
-                              mine->ignored_fields)
-                     ? in_progress_answer(settings.retry_after)
-                     : mismatch_answer();
-        release_key_lock(hash);
-        return answer;
-    }
-
-    const TimestampTz now = GetCurrentTimestamp();
-    const StoredKey row = look(table, name, Eyes::newest);
-    core::Look seen{};
-    seen.lock_held = lock != KeyLock::busy;
-    seen.row = row.status;
-    if (row.status != core::RowStatus::none) {
-        seen.expired = row.expires_at <= now;
-        seen.lease_live = row.status == core::RowStatus::in_progress && row.lease_expires_at > now;
-        seen.same_fingerprint =
-            same_request(request, fingerprint, row.request_hash, row.fingerprint_version, row.ignored_fields);
-    }
-
-    switch (const core::Outcome outcome = core::decide(seen)) {
-    case core::Outcome::claimed: {
-        Claim claimed{};
-        claimed.lock_hash = hash;
-        claimed.tenant = name.tenant;
-        claimed.key = name.key;
-        memcpy(claimed.fingerprint, fingerprint.bytes, sizeof(claimed.fingerprint));
-        claimed.ignored_fields = ignored_fields_as_array();
-        claimed.attempt = row.status == core::RowStatus::none || seen.expired ? 1 : row.attempt + 1;
-        claimed.claimed_at = now;
-        claimed.expires_at = now + static_cast<TimestampTz>(settings.default_retention) * USECS_PER_SEC;
-        claimed.replaces_row = row.status != core::RowStatus::none;
-        remember_claim(claimed);
-        answer.outcome = outcome;
-        answer.attempt = claimed.attempt;
-        return answer; // and keep the lock
-    }
-    case core::Outcome::replay:
-        answer = replay_answer(row);
-        break;
-    case core::Outcome::mismatch:
-        answer = mismatch_answer();
-        break;
-    default:
-        answer = in_progress_answer(settings.retry_after);
-        break;
-    }
-    if (seen.lock_held) {
-        release_key_lock(hash);
-    }
-    return answer;
 }
 
 // ---------------------------------------------------------------------------
@@ -315,10 +117,17 @@ Answer claim(const KeyTable &table, const KeyName &name, const Request &request)
 // ---------------------------------------------------------------------------
 
 // The open claim that this transaction has to settle.
-Claim *require_open_claim(const KeyName &name)
+Claim *require_open_claim(const KeyTable &table, const KeyName &name)
 {
     Claim *claim = find_claim(key_lock_hash(name.tenant, name.key), name.tenant, name.key);
     if (claim == nullptr) {
+        if (look(table, name, Eyes::newest).status == core::RowStatus::in_progress) {
+            ereport(ERROR, (errcode(errcode_missing_token),
+                            errmsg("idempotency key \"%s\" of tenant \"%s\" is claimed with a lease",
+                                   cstring_of(name.key), cstring_of(name.tenant)),
+                            errdetail("Who holds the lease shows it by its token."),
+                            errhint("Give the token that idem_claim() returned as the argument \"token\".")));
+        }
         ereport(
             ERROR,
             (errcode(errcode_not_claimed),
@@ -341,21 +150,26 @@ Claim *require_open_claim(const KeyName &name)
     return claim;
 }
 
-void refuse_token(FunctionCallInfo fcinfo, int index, const KeyName &name)
+void refuse_token(const KeyName &name)
 {
-    if (!PG_ARGISNULL(index)) {
-        ereport(ERROR, (errcode(errcode_unexpected_token),
-                        errmsg("idempotency key \"%s\" of tenant \"%s\" is not claimed with a lease",
-                               cstring_of(name.key), cstring_of(name.tenant)),
-                        errdetail("Only a leased claim has a token."),
-                        errhint("Leave out the argument \"token\".")));
-    }
+    ereport(ERROR,
+            (errcode(errcode_unexpected_token),
+             errmsg("idempotency key \"%s\" of tenant \"%s\" is not claimed with a lease",
+                    cstring_of(name.key), cstring_of(name.tenant)),
+             errdetail("Only a leased claim has a token."), errhint("Leave out the argument \"token\".")));
 }
 
-bool undone_argument(FunctionCallInfo fcinfo, int index)
+// A token means the row; without one it is this transaction's claim that has to be settled.
+bool holds_lease(FunctionCallInfo fcinfo, int token_index, const KeyName &name)
 {
-    require_not_null(fcinfo, index, "undone");
-    return PG_GETARG_BOOL(index);
+    if (PG_ARGISNULL(token_index)) {
+        return false;
+    }
+    const Claim *claim = find_claim(key_lock_hash(name.tenant, name.key), name.tenant, name.key);
+    if (claim != nullptr && claim->state == ClaimState::open) {
+        refuse_token(name);
+    }
+    return true;
 }
 
 // A transaction that says "try again" and commits its writes has paid, and the next run pays again.
@@ -381,13 +195,33 @@ void require_nothing_written(const KeyName &name, bool undone, int status)
              "to a savepoint and say undone => true.")));
 }
 
+// The steps before the checkpoint are committed, and the next run would begin with the first.
+void require_no_checkpoint(const KeyName &name, const StoredKey &row, bool undone)
+{
+    if (row.checkpoint == nullptr || undone) {
+        return;
+    }
+    ereport(ERROR,
+            (errcode(errcode_retryable_after_writes),
+             errmsg("cannot release idempotency key \"%s\" of tenant \"%s\" after a checkpoint",
+                    cstring_of(name.key), cstring_of(name.tenant)),
+             errdetail("The next request with this key would repeat the steps before checkpoint \"%s\".",
+                       cstring_of(bytes_of(row.checkpoint))),
+             errhint("Complete it, let the lease run out, or undo the steps and say undone => true.")));
+}
+
+std::size_t max_stored_size()
+{
+    return static_cast<std::size_t>(settings.max_response_size) * 1024;
+}
+
 void require_size(const KeyName &name, const StoredKey &run)
 {
     const auto size_of = [](const void *value) -> std::size_t {
         return value == nullptr ? 0 : toast_raw_datum_size(PointerGetDatum(value)) - VARHDRSZ;
     };
     const std::size_t size = size_of(run.headers) + size_of(run.body) + size_of(run.raw_body);
-    const std::size_t limit = static_cast<std::size_t>(settings.max_response_size) * 1024;
+    const std::size_t limit = max_stored_size();
     if (size > limit) {
         ereport(
             ERROR,
@@ -404,15 +238,18 @@ void require_size(const KeyName &name, const StoredKey &run)
 void _PG_init(void)
 {
     define_settings();
+    prepare_counters();
     register_claim_callbacks();
     register_store_callbacks();
+    register_registry_callbacks();
 }
 
 /*
  * idem_claim(tenant, key, method, path, body, raw_body, lease) -> idem_claim_result
  *
- * Errors: ID009 for an argument, 0A000 for a lease, 25006 where nothing can be written, 25000 in a parallel
- * operation, 53200 when the lock table is full.
+ * The lease is 1 second to 24 hours; null: the operation's, if it is registered as leased, else the claim holds for
+ * the transaction. Errors: ID009 for an argument, 25006 where nothing can be written, 25000 in a parallel operation,
+ * 42501 for a tenant that the role is not bound to, 53200 when the lock table is full.
  */
 Datum idem_claim(PG_FUNCTION_ARGS)
 {
@@ -420,20 +257,19 @@ Datum idem_claim(PG_FUNCTION_ARGS)
 
     const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
     const Request request = request_arguments(fcinfo, arg_method, arg_path, arg_body, arg_raw_body);
-    if (!PG_ARGISNULL(arg_lease)) {
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("leased claims are not supported yet"),
-                 errdetail("Argument \"lease\" is kept for a later version."),
-                 errhint("Leave out the lease and do the work in the transaction that claims the key.")));
-    }
+    const std::int64_t lease = lease_argument(fcinfo, arg_lease);
 
-    if (core::idempotent_by_nature(request.method)) {
-        PG_RETURN_DATUM(form_answer(fcinfo, Answer{core::Outcome::bypass, 0, 0, nullptr, nullptr, nullptr}));
+    if (IsInParallelMode()) {
+        require_writable("idem_claim");
     }
-
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, tenant);
+    const Policy policy = policy_of(table, request.method, request.path);
+    if (!policy.covered || (PG_ARGISNULL(arg_key) && !policy.key_required)) {
+        PG_RETURN_DATUM(form_answer(fcinfo, plain_answer(core::Outcome::bypass)));
+    }
     if (PG_ARGISNULL(arg_key)) {
-        PG_RETURN_DATUM(form_answer(fcinfo, problem_answer(core::Outcome::rejected, core::problem_rejected,
-                                                           core::detail_missing_key)));
+        PG_RETURN_DATUM(form_answer(fcinfo, rejected_answer(core::detail_missing_key)));
     }
     const std::string_view key = bytes_of(PG_GETARG_TEXT_PP(arg_key));
     std::size_t position = 0;
@@ -441,20 +277,20 @@ Datum idem_claim(PG_FUNCTION_ARGS)
     if (fault != core::KeyFault::none) {
         core::Arena arena = current_context_arena();
         PG_RETURN_DATUM(
-            form_answer(fcinfo, problem_answer(core::Outcome::rejected, core::problem_rejected,
-                                               core::key_fault_detail(fault, key.size(), position, arena))));
+            form_answer(fcinfo, rejected_answer(core::key_fault_detail(fault, key.size(), position, arena))));
     }
 
     require_writable("idem_claim");
-    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
-    PG_RETURN_DATUM(form_answer(fcinfo, claim(table, KeyName{tenant, key}, request)));
+    const Answer answer =
+        claim_key(table, KeyName{tenant, key}, request, policy, lease != 0 ? lease : policy.lease);
+    PG_RETURN_DATUM(form_answer(fcinfo, answer));
 }
 
 /*
  * idem_complete(tenant, key, status, body, headers, raw_body, token, undone) -> text
  *
- * Errors: ID002 not claimed, ID003 settled before, ID005 a token, ID006 "try again" after writes, ID007 too
- * large, ID008 not stored, ID009 for an argument.
+ * Errors: ID002 not claimed, ID003 settled before, ID004 a stale token, ID005 a token where none belongs, ID006 "try
+ * again" after writes, ID007 too large, ID008 not stored, ID009 for an argument, ID010 no token for a lease.
  */
 Datum idem_complete(PG_FUNCTION_ARGS)
 {
@@ -480,11 +316,18 @@ Datum idem_complete(PG_FUNCTION_ARGS)
     if (!PG_ARGISNULL(arg_body) && !PG_ARGISNULL(arg_raw_body)) {
         refuse_two_bodies();
     }
-    const bool undone = undone_argument(fcinfo, arg_undone);
+    const bool undone = bool_argument(fcinfo, arg_undone, "undone");
 
     require_writable("idem_complete");
-    Claim *claim = require_open_claim(name);
-    refuse_token(fcinfo, arg_token, name);
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    const bool leased = holds_lease(fcinfo, arg_token, name);
+    Claim *claim = nullptr;
+    if (leased) {
+        require_tenant(table, name.tenant);
+        (void)require_lease(table, name, PG_GETARG_UUID_P(arg_token));
+    } else {
+        claim = require_open_claim(table, name);
+    }
     const bool retryable = core::status_retryable(status);
     if (retryable) {
         require_nothing_written(name, undone, status);
@@ -492,48 +335,125 @@ Datum idem_complete(PG_FUNCTION_ARGS)
 
     StoredKey run{};
     run.status = retryable ? core::RowStatus::failed_retryable : core::RowStatus::completed;
-    memcpy(run.request_hash, claim->fingerprint, sizeof(run.request_hash));
-    run.fingerprint_version = core::fingerprint_version;
-    run.ignored_fields = claim->ignored_fields;
-    run.attempt = claim->attempt;
     run.response_status = status;
     run.headers = PG_ARGISNULL(arg_headers) ? nullptr : storable_headers(PG_GETARG_JSONB_P(arg_headers));
     run.body = PG_ARGISNULL(arg_body) ? nullptr : PG_GETARG_JSONB_P(arg_body);
     run.raw_body = PG_ARGISNULL(arg_raw_body) ? nullptr : PG_GETARG_BYTEA_PP(arg_raw_body);
-    run.created_at = claim->claimed_at;
     run.completed_at = GetCurrentTimestamp();
-    run.expires_at = claim->expires_at;
     require_size(name, run);
 
-    store(key_table_beside(fcinfo->flinfo->fn_oid), name, run, claim->replaces_row);
-    settle_claim(claim, ClaimState::completed);
-    PG_RETURN_TEXT_P(cstring_to_text(retryable ? "failed_retryable" : "completed"));
+    if (leased) {
+        complete_lease(table, name, PG_GETARG_UUID_P(arg_token), run);
+    } else {
+        memcpy(run.request_hash, claim->fingerprint, sizeof(run.request_hash));
+        run.fingerprint_version = core::fingerprint_version;
+        run.ignored_fields = claim->ignored_fields;
+        run.attempt = claim->attempt;
+        run.created_at = claim->claimed_at;
+        run.expires_at = claim->expires_at;
+        store(table, name, run, claim->replaces_row);
+        settle_claim(claim, ClaimState::completed);
+    }
+    count(Counter::completions);
+    PG_RETURN_TEXT_P(text_of(core::row_status_name(run.status)));
 }
 
 /*
  * idem_release(tenant, key, token, undone) -> void
  *
- * Errors: ID002 not claimed, ID003 settled before, ID005 a token, ID006 after writes, ID009 for an argument.
+ * Errors: ID002 not claimed, ID003 settled before, ID004 a stale token, ID005 a token where none belongs, ID006 after
+ * writes or a checkpoint, ID009 for an argument, ID010 no token for a lease.
  */
 Datum idem_release(PG_FUNCTION_ARGS)
 {
     enum : std::uint8_t { arg_tenant, arg_key, arg_token, arg_undone };
 
     const KeyName name{tenant_argument(fcinfo, arg_tenant), text_argument(fcinfo, arg_key, "key")};
-    const bool undone = undone_argument(fcinfo, arg_undone);
+    const bool undone = bool_argument(fcinfo, arg_undone, "undone");
 
     require_writable("idem_release");
-    Claim *claim = require_open_claim(name);
-    refuse_token(fcinfo, arg_token, name);
-    require_nothing_written(name, undone, 0);
-    settle_claim(claim, ClaimState::released);
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    if (holds_lease(fcinfo, arg_token, name)) {
+        const pg_uuid_t *token = PG_GETARG_UUID_P(arg_token);
+        require_tenant(table, name.tenant);
+        const StoredKey row = require_lease(table, name, token);
+        require_nothing_written(name, undone, 0);
+        require_no_checkpoint(name, row, undone);
+        release_lease(table, name, token);
+    } else {
+        Claim *claim = require_open_claim(table, name);
+        require_nothing_written(name, undone, 0);
+        settle_claim(claim, ClaimState::released);
+    }
+    count(Counter::releases);
+    PG_RETURN_VOID();
+}
+
+/*
+ * idem_renew(tenant, key, token, lease) -> timestamptz: when the lease runs out now.
+ *
+ * The lease is 1 second to 24 hours from now, idempotency.default_lease if it is null; it never ends earlier than
+ * before. Errors: ID004 a stale token, ID009 for an argument, 25006, 25000, 42501.
+ */
+Datum idem_renew(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key, arg_token, arg_lease };
+
+    const KeyName name{tenant_argument(fcinfo, arg_tenant), text_argument(fcinfo, arg_key, "key")};
+    const pg_uuid_t *token = token_argument(fcinfo, arg_token);
+    Lease lease{};
+    lease.length = lease_argument(fcinfo, arg_lease);
+    if (lease.length == 0) {
+        lease.length = static_cast<std::int64_t>(settings.default_lease) * 1000;
+    }
+
+    require_writable("idem_renew");
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, name.tenant);
+    const StoredKey row = require_lease(table, name, token);
+    lease.expires_at = GetCurrentTimestamp() + lease.length;
+    if (lease.expires_at > row.lease_expires_at) {
+        renew_lease(table, name, token, lease);
+    } else {
+        lease.expires_at = row.lease_expires_at;
+    }
+    PG_RETURN_TIMESTAMPTZ(lease.expires_at);
+}
+
+/*
+ * idem_checkpoint(tenant, key, token, name, state) -> void
+ *
+ * The name has 1 to 256 bytes, the state at most idempotency.max_response_size. Errors: ID004 a stale token, ID007 too
+ * large, ID009 for an argument, 25006, 25000, 42501.
+ */
+Datum idem_checkpoint(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key, arg_token, arg_name, arg_state };
+
+    const KeyName name{tenant_argument(fcinfo, arg_tenant), text_argument(fcinfo, arg_key, "key")};
+    const pg_uuid_t *token = token_argument(fcinfo, arg_token);
+    const std::string_view checkpoint = name_argument(fcinfo, arg_name, "name");
+    Jsonb *state = PG_ARGISNULL(arg_state) ? nullptr : PG_GETARG_JSONB_P(arg_state);
+    if (state != nullptr && VARSIZE(state) > max_stored_size()) {
+        ereport(ERROR,
+                (errcode(errcode_response_too_large), errmsg("argument \"state\" is too large"),
+                 errdetail("It has %zu bytes; the limit is %zu.", static_cast<std::size_t>(VARSIZE(state)),
+                           max_stored_size()),
+                 errhint("Keep a reference to the data, or raise \"idempotency.max_response_size\".")));
+    }
+
+    require_writable("idem_checkpoint");
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, name.tenant);
+    (void)require_lease(table, name, token);
+    store_checkpoint(table, name, token, text_of(checkpoint), state);
     PG_RETURN_VOID();
 }
 
 /*
  * idem_lookup(tenant, key) -> setof idem_key_info: no row for an unknown key, else one.
  *
- * Reads with the statement's snapshot, on a standby too. Errors: ID009 for an argument.
+ * Reads with the statement's snapshot, on a standby too. Errors: ID009 for an argument, 42501.
  */
 Datum idem_lookup(PG_FUNCTION_ARGS)
 {
@@ -543,7 +463,9 @@ Datum idem_lookup(PG_FUNCTION_ARGS)
     InitMaterializedSRF(fcinfo, 0);
     auto *result = reinterpret_cast<ReturnSetInfo *>(fcinfo->resultinfo);
 
-    const StoredKey row = look(key_table_beside(fcinfo->flinfo->fn_oid), name, Eyes::snapshot);
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, name.tenant);
+    const StoredKey row = look(table, name, Eyes::snapshot);
     const std::uint64_t hash = key_lock_hash(name.tenant, name.key);
     const Claim *mine = find_claim(hash, name.tenant, name.key);
     const bool known = row.status != core::RowStatus::none;
@@ -553,7 +475,8 @@ Datum idem_lookup(PG_FUNCTION_ARGS)
     }
 
     const TimestampTz now = GetCurrentTimestamp();
-    const bool expired = known && row.expires_at <= now;
+    const bool leased = known && row.status == core::RowStatus::in_progress && row.lease_expires_at > now;
+    const bool expired = known && row.expires_at <= now && !leased;
     const char *state_name = "in_progress";
     if (known && row.status == core::RowStatus::completed && !expired) {
         state_name = "completed";
@@ -561,6 +484,8 @@ Datum idem_lookup(PG_FUNCTION_ARGS)
         state_name = "expired";
     } else if (known && !held && row.status == core::RowStatus::failed_retryable) {
         state_name = "failed_retryable";
+    } else if (known && !held && !leased) {
+        state_name = "lease_expired";
     }
 
     enum Column : std::uint8_t {
@@ -574,6 +499,8 @@ Datum idem_lookup(PG_FUNCTION_ARGS)
         created_at,
         completed_at,
         expires_at,
+        checkpoint,
+        checkpoint_state,
         column_count
     };
     Datum values[column_count] = {};
@@ -594,6 +521,8 @@ Datum idem_lookup(PG_FUNCTION_ARGS)
         set(created_at, TimestampTzGetDatum(row.created_at), true);
         set(completed_at, TimestampTzGetDatum(row.completed_at), row.completed_at != 0);
         set(expires_at, TimestampTzGetDatum(row.expires_at), true);
+        set(checkpoint, PointerGetDatum(row.checkpoint), row.checkpoint != nullptr);
+        set(checkpoint_state, PointerGetDatum(row.checkpoint_state), row.checkpoint_state != nullptr);
     }
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
     return Datum{0};
@@ -664,4 +593,147 @@ Datum idem_key_from_header(PG_FUNCTION_ARGS)
                  errhint("Answer the request with status 400.")));
     }
     PG_RETURN_TEXT_P(text_of(key));
+}
+
+/*
+ * idem_derive_key(tenant, key, step) -> text: UUIDv5 (RFC 9562) of the canonical JSON text of [tenant, key, step].
+ *
+ * The step has 1 to 256 bytes. Errors: ID009 for an argument, 22021 for bytes that are no UTF-8.
+ */
+Datum idem_derive_key(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key, arg_step };
+    const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
+    const std::string_view key = name_argument(fcinfo, arg_key, "key");
+    const std::string_view step = name_argument(fcinfo, arg_step, "step");
+
+    core::Arena arena = current_context_arena();
+    char derived[core::derived_key_size];
+    switch (core::derive_key(utf8_of(tenant), utf8_of(key), utf8_of(step), arena, derived)) {
+    case core::DeriveError::none:
+        break;
+    case core::DeriveError::invalid_utf8:
+        ereport(ERROR, (errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
+                        errmsg("tenant, key and step must be valid UTF-8")));
+        break;
+    case core::DeriveError::digest_failed:
+        digest_failed("SHA-1");
+        break;
+    }
+    PG_RETURN_TEXT_P(text_of({derived, sizeof(derived)}));
+}
+
+/*
+ * idem_allow(method, path_pattern, key_required, retention, lease, ignore, leased) -> void
+ *
+ * Errors: ID009 for an argument.
+ */
+Datum idem_allow(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t {
+        arg_method,
+        arg_path_pattern,
+        arg_key_required,
+        arg_retention,
+        arg_lease,
+        arg_ignore,
+        arg_leased
+    };
+    Operation operation{};
+    operation.method = method_argument(fcinfo, arg_method);
+    operation.path_pattern = pattern_argument(fcinfo, arg_path_pattern);
+    operation.key_required = bool_argument(fcinfo, arg_key_required, "key_required");
+    (void)retention_argument(fcinfo, arg_retention);
+    operation.retention = PG_ARGISNULL(arg_retention) ? nullptr : PG_GETARG_INTERVAL_P(arg_retention);
+    (void)lease_argument(fcinfo, arg_lease);
+    operation.lease = PG_ARGISNULL(arg_lease) ? nullptr : PG_GETARG_INTERVAL_P(arg_lease);
+    if (ignore_argument(fcinfo, arg_ignore).count > core::max_ignored_each) {
+        ereport(ERROR,
+                (errcode(errcode_invalid_argument), errmsg("argument \"ignore\" is too long"),
+                 errdetail("An operation ignores at most %zu JSON pointers.", core::max_ignored_each)));
+    }
+    operation.ignore = PG_GETARG_ARRAYTYPE_P(arg_ignore);
+    operation.leased = PG_ARGISNULL(arg_leased) ? operation.lease != nullptr : PG_GETARG_BOOL(arg_leased);
+    if (operation.lease != nullptr && !operation.leased) {
+        ereport(ERROR, (errcode(errcode_invalid_argument),
+                        errmsg("argument \"lease\" must be null where \"leased\" is false"),
+                        errhint("Leave out \"leased\": an operation with a lease is leased.")));
+    }
+
+    require_writable("idem_allow");
+    store_operation(key_table_beside(fcinfo->flinfo->fn_oid), operation);
+    PG_RETURN_VOID();
+}
+
+/*
+ * idem_disallow(method, path_pattern) -> boolean: whether it was registered.
+ *
+ * Errors: ID009 for an argument.
+ */
+Datum idem_disallow(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_method, arg_path_pattern };
+    const std::string_view method = method_argument(fcinfo, arg_method);
+    const std::string_view pattern = pattern_argument(fcinfo, arg_path_pattern);
+    require_writable("idem_disallow");
+    PG_RETURN_BOOL(remove_operation(key_table_beside(fcinfo->flinfo->fn_oid), method, pattern));
+}
+
+/*
+ * idem_bind_tenant(role, tenant) -> void, idem_unbind_tenant(role, tenant) -> boolean: whether it was bound.
+ *
+ * Errors: ID009 for an argument.
+ */
+Datum idem_bind_tenant(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_role, arg_tenant };
+    require_not_null(fcinfo, arg_role, "role");
+    const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
+    require_writable("idem_bind_tenant");
+    bind_tenant(key_table_beside(fcinfo->flinfo->fn_oid), PG_GETARG_OID(arg_role), tenant);
+    PG_RETURN_VOID();
+}
+
+Datum idem_unbind_tenant(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_role, arg_tenant };
+    require_not_null(fcinfo, arg_role, "role");
+    const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
+    require_writable("idem_unbind_tenant");
+    PG_RETURN_BOOL(unbind_tenant(key_table_beside(fcinfo->flinfo->fn_oid), PG_GETARG_OID(arg_role), tenant));
+}
+
+/*
+ * idem_registry_changed() -> trigger: tells every backend that the table's contents have changed.
+ */
+Datum idem_registry_changed(PG_FUNCTION_ARGS)
+{
+    if (!CALLED_AS_TRIGGER(fcinfo)) {
+        ereport(ERROR,
+                (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                 errmsg("function \"%s\" was not called by trigger manager", "idem_registry_changed")));
+    }
+    CacheInvalidateRelcache(reinterpret_cast<TriggerData *>(fcinfo->context)->tg_relation);
+    PG_RETURN_POINTER(nullptr);
+}
+
+/*
+ * idem_counters() -> one row: what happened since the server started, or in this session where the library is not
+ * preloaded.
+ */
+Datum idem_counters(PG_FUNCTION_ARGS)
+{
+    TupleDesc descriptor;
+    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
+        elog(ERROR, "return type must be a row type");
+    }
+    const Counts counts = current_counts();
+    Datum values[counter_count + 2];
+    bool nulls[counter_count + 2] = {};
+    values[0] = PointerGetDatum(text_of(counts.whole_server ? "server" : "session"));
+    values[1] = TimestampTzGetDatum(counts.since);
+    for (std::size_t i = 0; i < counter_count; i++) {
+        values[i + 2] = Int64GetDatum(static_cast<std::int64_t>(counts.values[i]));
+    }
+    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls)));
 }

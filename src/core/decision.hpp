@@ -32,12 +32,27 @@ constexpr std::string_view outcome_name(Outcome outcome)
 
 enum class RowStatus : std::uint8_t { none, in_progress, completed, failed_retryable };
 
+constexpr std::string_view row_status_name(RowStatus status)
+{
+    switch (status) {
+    case RowStatus::in_progress:
+        return "in_progress";
+    case RowStatus::completed:
+        return "completed";
+    case RowStatus::failed_retryable:
+        return "failed_retryable";
+    case RowStatus::none:
+        break;
+    }
+    return {};
+}
+
 struct Look {
     RowStatus row;
     bool expired; // of a row; so are the next two
     bool same_fingerprint;
-    bool lease_live;
-    bool lock_held; // by this transaction
+    bool lease_live; // a lease that is renewed may outlive the key's own term
+    bool lock_held;  // by this transaction
 };
 static_assert(std::is_trivially_destructible_v<Look>);
 
@@ -46,7 +61,7 @@ static_assert(std::is_trivially_destructible_v<Look>);
 constexpr Outcome decide(const Look &look)
 {
     const Outcome claim = look.lock_held ? Outcome::claimed : Outcome::in_progress;
-    if (look.row == RowStatus::none || look.expired) {
+    if (look.row == RowStatus::none || (look.expired && !look.lease_live)) {
         return claim;
     }
     if (!look.same_fingerprint) {

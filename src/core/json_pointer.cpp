@@ -82,7 +82,7 @@ PointerError parse_ignore_list(std::string_view text, Arena &arena, IgnoreList &
     std::string_view item;
     while (next_list_item(rest, item)) {
         offender = item;
-        if (count == max_ignored) {
+        if (count == max_ignored_each) {
             return PointerError::too_many;
         }
         const PointerError error = parse_pointer(item, arena, pointers[count]);

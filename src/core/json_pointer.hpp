@@ -28,6 +28,8 @@ static_assert(std::is_trivially_destructible_v<IgnoreList>);
 
 // A bit of a 64-bit mask follows each pointer down the document.
 constexpr std::size_t max_ignored = 64;
+// The setting and an operation share the mask.
+constexpr std::size_t max_ignored_each = max_ignored / 2;
 
 enum class PointerError : std::uint8_t { none, no_leading_slash, whole_document, bad_escape, too_many };
 

@@ -11,11 +11,12 @@ namespace idem::pg {
 constexpr int errcode_claim_not_settled = MAKE_SQLSTATE('I', 'D', '0', '0', '1');
 constexpr int errcode_not_claimed = MAKE_SQLSTATE('I', 'D', '0', '0', '2');
 constexpr int errcode_already_settled = MAKE_SQLSTATE('I', 'D', '0', '0', '3');
-// ID004 is kept for a stale token of a leased claim.
+constexpr int errcode_stale_token = MAKE_SQLSTATE('I', 'D', '0', '0', '4');
 constexpr int errcode_unexpected_token = MAKE_SQLSTATE('I', 'D', '0', '0', '5');
 constexpr int errcode_retryable_after_writes = MAKE_SQLSTATE('I', 'D', '0', '0', '6');
 constexpr int errcode_response_too_large = MAKE_SQLSTATE('I', 'D', '0', '0', '7');
 constexpr int errcode_response_not_stored = MAKE_SQLSTATE('I', 'D', '0', '0', '8');
 constexpr int errcode_invalid_argument = MAKE_SQLSTATE('I', 'D', '0', '0', '9');
+constexpr int errcode_missing_token = MAKE_SQLSTATE('I', 'D', '0', '1', '0');
 
 } // namespace idem::pg

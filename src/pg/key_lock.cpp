@@ -42,6 +42,14 @@ KeyLock try_key_lock(std::uint64_t hash)
     return KeyLock::already_ours;
 }
 
+void wait_for_key_lock(std::uint64_t hash)
+{
+    const LOCKTAG tag = key_lock_tag(hash);
+    ResourceOwner caller = enter_savepoint_owner();
+    (void)LockAcquire(&tag, ExclusiveLock, false, false);
+    CurrentResourceOwner = caller;
+}
+
 void release_key_lock(std::uint64_t hash)
 {
     const LOCKTAG tag = key_lock_tag(hash);

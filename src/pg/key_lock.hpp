@@ -24,7 +24,11 @@ enum class KeyLock : std::uint8_t {
 
 KeyLock try_key_lock(std::uint64_t hash);
 
-// Undoes one try_key_lock() of the same savepoint level.
+// Takes the lock, waiting for a retry that is just looking, or for a transaction that settles the key. For the holder
+// of a lease; a claim never waits. Can end in lock_timeout, a cancel or a deadlock error.
+void wait_for_key_lock(std::uint64_t hash);
+
+// Undoes one try_key_lock() or wait_for_key_lock() of the same savepoint level.
 void release_key_lock(std::uint64_t hash);
 
 // Does another transaction, a prepared one included, hold it? Looks without touching the lock.

@@ -17,13 +17,9 @@
 #include "pg/prelude.hpp"
 
 #include "core/decision.hpp"
+#include "pg/statements.hpp"
 
 namespace idem::pg {
-
-struct KeyTable {
-    Oid schema;
-    Oid relation;
-};
 
 struct KeyName {
     std::string_view tenant;
@@ -40,26 +36,25 @@ struct StoredKey {
     Jsonb *headers;      // null where SQL has NULL; so are the two bodies
     Jsonb *body;
     bytea *raw_body;
+    std::uint8_t token[UUID_LEN]; // in_progress only; so are the next two
     TimestampTz lease_expires_at; // 0: none
+    std::int64_t lease;           // us
     TimestampTz created_at;
     TimestampTz completed_at; // 0: none
     TimestampTz expires_at;
+    text *checkpoint; // null: none
+    Jsonb *checkpoint_state;
 };
 static_assert(std::is_trivially_destructible_v<StoredKey>);
 
-enum class Eyes : std::uint8_t {
-    newest,   // whatever is committed now, for a claim
-    snapshot, // what the statement sees, for idem_lookup()
-};
-
-// The table beside the function `function`, whose schema is the extension's.
-KeyTable key_table_beside(Oid function);
-
-// Values are copied into the current context.
+// Values are copied into the current context. Eyes::newest for a claim, Eyes::snapshot for idem_lookup().
 StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes);
 
 // Stores a finished run; `replaces_row` says that look() found a row that it may take the place of.
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row);
+
+// Says that the table took another number of rows than one.
+[[noreturn]] void refuse_not_stored(const KeyName &name, std::uint64_t stored);
 
 void register_store_callbacks();
 

@@ -25,6 +25,7 @@ extern "C" {
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
+#include "commands/trigger.h"
 #include "common/string.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -33,8 +34,13 @@ extern "C" {
 #include "miscadmin.h"
 #include "nodes/nodes.h"
 #include "nodes/plannodes.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
 #include "storage/lock.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -108,6 +114,27 @@ inline bytea *bytea_of(const void *bytes, std::size_t size)
     auto *value = static_cast<bytea *>(palloc(VARHDRSZ + size));
     SET_VARSIZE(value, VARHDRSZ + size);
     memcpy(VARDATA(value), bytes, size);
+    return value;
+}
+
+// A month counts as 30 days and a day as 24 hours, as the server compares intervals; what is beyond some 290,000
+// years is cut there.
+inline std::int64_t microseconds_of(const Interval *value)
+{
+    const auto days = static_cast<std::int64_t>(value->month) * DAYS_PER_MONTH + value->day;
+    std::int64_t result;
+    if (__builtin_mul_overflow(days, static_cast<std::int64_t>(USECS_PER_DAY), &result) ||
+        __builtin_add_overflow(result, value->time, &result)) {
+        return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+    }
+    return result;
+}
+
+// As hours, minutes and seconds.
+inline Interval *interval_of(std::int64_t microseconds)
+{
+    auto *value = static_cast<Interval *>(palloc0(sizeof(Interval)));
+    value->time = microseconds;
     return value;
 }
 

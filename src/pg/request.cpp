@@ -10,17 +10,10 @@ namespace idem::pg {
 
 namespace {
 
-[[noreturn]] void digest_failed()
-{
-    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not compute a SHA-256 digest"),
-                    errdetail("OpenSSL reported a failure."),
-                    errhint("Check that the OpenSSL configuration of the server permits SHA-256.")));
-}
-
 void write_to_digest(void *digest, const char *data, std::size_t size)
 {
     if (!static_cast<core::Sha256 *>(digest)->update(data, size)) {
-        digest_failed();
+        digest_failed("SHA-256");
     }
     CHECK_FOR_INTERRUPTS();
 }
@@ -50,7 +43,30 @@ const char *pointer_fault(core::PointerError error)
                             core::max_ignored)));
 }
 
+// The elements of both arrays of text.
+ArrayType *joined(ArrayType *first, ArrayType *second)
+{
+    Datum values[core::max_ignored];
+    int count = 0;
+    for (ArrayType *array : {first, second}) {
+        Datum *elements;
+        int size;
+        deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, nullptr, &size);
+        for (int i = 0; i < size && count < static_cast<int>(core::max_ignored); i++) {
+            values[count++] = elements[i];
+        }
+    }
+    return construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
 } // namespace
+
+void digest_failed(const char *algorithm)
+{
+    ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not compute a %s digest", algorithm),
+                    errdetail("OpenSSL reported a failure."),
+                    errhint("Check that the OpenSSL configuration of the server permits %s.", algorithm)));
+}
 
 core::IgnoreList ignore_list_of(ArrayType *pointers)
 {
@@ -77,13 +93,32 @@ core::IgnoreList ignore_list_of(ArrayType *pointers)
     return core::IgnoreList{parsed, static_cast<std::size_t>(count)};
 }
 
-core::IgnoreList current_ignore_list()
+IgnoredFields current_ignored_fields()
 {
+    IgnoredFields ignored;
+    ignored.array = ignored_fields_as_array();
     // a setting may be parsed before the database, and so its encoding, is known
-    if (GetDatabaseEncoding() == PG_UTF8 || pg_is_ascii(settings.ignored_fields)) {
-        return ignored_fields_setting();
+    ignored.list = GetDatabaseEncoding() == PG_UTF8 || pg_is_ascii(settings.ignored_fields)
+                       ? ignored_fields_setting()
+                       : ignore_list_of(ignored.array);
+    return ignored;
+}
+
+IgnoredFields ignored_fields_with(const core::IgnoreList &more, ArrayType *more_array)
+{
+    IgnoredFields ignored = current_ignored_fields();
+    if (more.count == 0) {
+        return ignored;
     }
-    return ignore_list_of(ignored_fields_as_array());
+
+    const std::size_t count = ignored.list.count + more.count;
+    auto *pointers = static_cast<core::Pointer *>(palloc(count * sizeof(core::Pointer)));
+    memcpy(pointers, ignored.list.pointers, ignored.list.count * sizeof(core::Pointer));
+    memcpy(pointers + ignored.list.count, more.pointers, more.count * sizeof(core::Pointer));
+
+    ignored.array = joined(ignored_fields_setting_as_array(), more_array);
+    ignored.list = core::IgnoreList{pointers, count};
+    return ignored;
 }
 
 void write_canonical(Jsonb *body, const core::IgnoreList &ignored, core::Numbers numbers,
@@ -114,7 +149,7 @@ Fingerprint fingerprint_of(const Request &request, const core::IgnoreList &ignor
     core::Sha256 digest;
     core::Writer writer{core::Sink{&digest, write_to_digest}};
     if (!digest.start()) {
-        digest_failed();
+        digest_failed("SHA-256");
     }
     core::write_request_line(request.method, request.path, writer);
     if (request.body != nullptr) {
@@ -128,13 +163,13 @@ Fingerprint fingerprint_of(const Request &request, const core::IgnoreList &ignor
 
     Fingerprint fingerprint;
     if (!digest.finish(fingerprint.bytes)) {
-        digest_failed();
+        digest_failed("SHA-256");
     }
     return fingerprint;
 }
 
-bool same_request(const Request &request, const Fingerprint &current, const std::uint8_t *stored_hash,
-                  std::int16_t stored_version, ArrayType *stored_ignored)
+bool same_request(const Request &request, const Fingerprint &current, const IgnoredFields &current_ignored,
+                  const std::uint8_t *stored_hash, std::int16_t stored_version, ArrayType *stored_ignored)
 {
     if (memcmp(current.bytes, stored_hash, sizeof(current.bytes)) == 0) {
         return true;
@@ -143,7 +178,7 @@ bool same_request(const Request &request, const Fingerprint &current, const std:
         return false;
     }
     // The setting may have changed since: compare with what the stored fingerprint was made with.
-    if (stored_ignored == nullptr && ignored_fields_are_built_in()) {
+    if (stored_ignored == nullptr && current_ignored.array == nullptr) {
         return false;
     }
     const core::IgnoreList ignored =
@@ -156,7 +191,7 @@ std::uint64_t key_lock_hash(std::string_view tenant, std::string_view key)
 {
     std::uint64_t hash = 0;
     if (!core::lock_hash(tenant, key, hash)) {
-        digest_failed();
+        digest_failed("SHA-256");
     }
     return hash;
 }

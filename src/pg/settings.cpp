@@ -55,7 +55,7 @@ bool check_ignored_fields(char **value, void **extra, GucSource)
         *extra = memory;
         return true;
     case core::PointerError::too_many:
-        GUC_check_errdetail("The list has more than %zu JSON pointers.", core::max_ignored);
+        GUC_check_errdetail("The list has more than %zu JSON pointers.", core::max_ignored_each);
         break;
     default:
         GUC_check_errdetail("\"%.*s\" is not a JSON pointer to a member (RFC 6901).",
@@ -89,11 +89,8 @@ bool ignored_fields_are_built_in()
     return parsed_fields->built_in;
 }
 
-ArrayType *ignored_fields_as_array()
+ArrayType *ignored_fields_setting_as_array()
 {
-    if (ignored_fields_are_built_in()) {
-        return nullptr;
-    }
     // the text is stored as it was split, so that a row can be read without knowing the setting's syntax
     Datum pointers[core::max_ignored];
     int count = 0;
@@ -103,6 +100,11 @@ ArrayType *ignored_fields_as_array()
         pointers[count++] = PointerGetDatum(text_of(pointer));
     }
     return construct_array(pointers, count, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+ArrayType *ignored_fields_as_array()
+{
+    return ignored_fields_are_built_in() ? nullptr : ignored_fields_setting_as_array();
 }
 
 void define_settings()

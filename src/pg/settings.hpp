@@ -33,7 +33,8 @@ const core::IgnoreList &built_in_ignore_list();
 
 bool ignored_fields_are_built_in();
 
-// idempotency.ignored_fields as text[], null where it is the built-in list.
+// idempotency.ignored_fields as text[]; the second: null where it is the built-in list.
+ArrayType *ignored_fields_setting_as_array();
 ArrayType *ignored_fields_as_array();
 
 } // namespace idem::pg

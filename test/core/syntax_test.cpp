@@ -175,7 +175,7 @@ TEST(Pointer, SyntaxAndLists)
     EXPECT_EQ(parse_ignore_list("/a,b", arena, list, offender), PointerError::no_leading_slash);
     EXPECT_EQ(offender, "b");
     std::string most;
-    for (std::size_t i = 0; i < max_ignored; i++) {
+    for (std::size_t i = 0; i < max_ignored_each; i++) {
         most += "/a,";
     }
     EXPECT_EQ(parse_ignore_list(most, arena, list, offender), PointerError::none);
@@ -229,7 +229,7 @@ TEST(Decision, EveryCase)
         for (int bits = 0; bits < 16; bits++) {
             const Look look{row, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0};
             const Outcome outcome = decide(look);
-            const bool free = row == RowStatus::none || look.expired;
+            const bool free = row == RowStatus::none || (look.expired && !look.lease_live);
             const Outcome if_free = look.lock_held ? Outcome::claimed : Outcome::in_progress;
             Outcome expected = if_free;
             if (!free && !look.same_fingerprint) {

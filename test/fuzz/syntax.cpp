@@ -60,7 +60,7 @@ void pointers(std::string_view text)
         require(!offender.empty());
         return;
     }
-    require(list.count <= core::max_ignored);
+    require(list.count <= core::max_ignored_each);
     for (std::size_t i = 0; i < list.count; i++) {
         require(list.pointers[i].count > 0);
     }

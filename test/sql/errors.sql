@@ -26,7 +26,7 @@ SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', '
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '')$$) f;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', E'/a\n/b')$$) f;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '/p', '{}', '{}')$$) f;
-SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '/p', lease => '1 min')$$) f;
+SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '/p', lease => '999 ms')$$) f;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '/p', lease => '0')$$) f;
 BEGIN READ ONLY;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000001', 'POST', '/p')$$) f;

@@ -1,0 +1,34 @@
+/*
+ * What the SQL-callable functions are given: each argument checked once, with an error (ID009) that names it and the
+ * limit.
+ */
+#pragma once
+
+#include "pg/prelude.hpp"
+
+#include "pg/request.hpp"
+
+namespace idem::pg {
+
+void require_not_null(FunctionCallInfo fcinfo, int index, const char *argument);
+
+std::string_view text_argument(FunctionCallInfo fcinfo, int index, const char *argument);
+// Not blank, and at most 256 bytes.
+std::string_view name_argument(FunctionCallInfo fcinfo, int index, const char *argument);
+std::string_view tenant_argument(FunctionCallInfo fcinfo, int index);
+std::string_view pattern_argument(FunctionCallInfo fcinfo, int index);
+std::string_view method_argument(FunctionCallInfo fcinfo, int index);
+Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int body, int raw_body);
+[[noreturn]] void refuse_two_bodies();
+core::IgnoreList ignore_argument(FunctionCallInfo fcinfo, int index);
+const pg_uuid_t *token_argument(FunctionCallInfo fcinfo, int index);
+bool bool_argument(FunctionCallInfo fcinfo, int index, const char *argument);
+
+// Microseconds; 0 where it is null.
+std::int64_t lease_argument(FunctionCallInfo fcinfo, int index);
+std::int64_t retention_argument(FunctionCallInfo fcinfo, int index);
+
+// A standby would grant the very lock that the primary holds, and its rows lag behind.
+void require_writable(const char *function);
+
+} // namespace idem::pg
