@@ -40,6 +40,11 @@ CREATE TABLE @extschema@.idempotency_keys (
                END)
 );
 
+-- For the purge: oldest first, and each batch begins where the last one ended (docs/design.md has the price). No two
+-- times are equal, so there is nothing to deduplicate.
+CREATE INDEX idempotency_keys_expires_at_idx ON @extschema@.idempotency_keys (expires_at)
+    WITH (deduplicate_items = off);
+
 REVOKE ALL ON TABLE @extschema@.idempotency_keys FROM PUBLIC;
 
 -- pg_dump carries the rows of an extension's table only where this says so
@@ -228,6 +233,181 @@ AS 'MODULE_PATHNAME', 'idem_unbind_tenant'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- ---------------------------------------------------------------------------
+-- Retention: the purge, and erasure
+-- A procedure with SET or SECURITY DEFINER can't commit; this one needs neither.
+-- ---------------------------------------------------------------------------
+CREATE PROCEDURE @extschema@.idem_purge(
+    batch       integer DEFAULT 1000,
+    max_batches integer DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'idem_purge'
+LANGUAGE C;
+
+CREATE FUNCTION @extschema@.idem_forget(
+    tenant text,
+    key    text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'idem_forget'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_forget(
+    tenant text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'idem_forget'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- The job runs as the role that schedules it. Nothing of the input becomes SQL: names go through quoting or parameters.
+CREATE FUNCTION @extschema@.idem_schedule_purge(
+    schedule text DEFAULT '*/5 * * * *',
+    database text DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    target   constant text := coalesce(database, current_database());
+    elsewhere constant boolean := target <> current_database();
+    job      constant text := 'idempotency purge of ' || target;
+    command  constant text := 'CALL @extschema@.idem_purge()';
+    by_hand  constant text := format('SELECT cron.schedule_in_database(%L, %L, %L, %L)', job, schedule, command, target);
+    cron_database constant text := current_setting('cron.database_name', true);
+    function constant text := CASE WHEN elsewhere THEN 'schedule_in_database' ELSE 'schedule' END;
+    callable boolean;
+    job_id   bigint;
+BEGIN
+    IF schedule IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'ID009', MESSAGE = 'argument "schedule" must not be null',
+            HINT = 'Give a crontab entry such as ''*/5 * * * *''.';
+    END IF;
+    SELECT bool_or(has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')) INTO callable
+      FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+     WHERE n.nspname = 'cron' AND p.proname = function AND p.pronargs >= 3;
+    IF callable IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+            MESSAGE = format('pg_cron is not available in database "%s"', current_database()),
+            DETAIL = CASE WHEN cron_database IS NULL THEN 'The library pg_cron is not in shared_preload_libraries.'
+                          WHEN cron_database = current_database() THEN 'The extension pg_cron has not been created.'
+                          ELSE format('pg_cron runs in database "%s".', cron_database) END,
+            HINT = format('Have pg_cron run the purge from its own database: %s', by_hand);
+    END IF;
+    IF NOT callable THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('role "%s" may not execute cron.%s()', current_user, function),
+            HINT = format('Grant it USAGE on schema cron and EXECUTE on the function, or have a superuser run: %s', by_hand);
+    END IF;
+    IF NOT (SELECT rolcanlogin FROM pg_roles WHERE rolname = current_user) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('role "%s" is not permitted to log in', current_user),
+            DETAIL = 'pg_cron logs in as the role that schedules a job.',
+            HINT = 'Schedule the purge as a role with LOGIN.';
+    END IF;
+    IF NOT elsewhere AND NOT has_function_privilege('@extschema@.idem_purge(integer, integer)', 'EXECUTE') THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+            MESSAGE = format('role "%s" may not execute idem_purge()', current_user),
+            HINT = 'Grant it EXECUTE on the procedure, or schedule the purge as an operator.';
+    END IF;
+    IF elsewhere THEN
+        EXECUTE 'SELECT cron.schedule_in_database($1, $2, $3, $4)' INTO job_id USING job, schedule, command, target;
+    ELSE
+        EXECUTE 'SELECT cron.schedule($1, $2, $3)' INTO job_id USING job, schedule, command;
+    END IF;
+    RETURN job_id;
+END
+$function$;
+
+CREATE FUNCTION @extschema@.idem_unschedule_purge(
+    database text DEFAULT NULL)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $function$
+DECLARE
+    job    constant text := 'idempotency purge of ' || coalesce(database, current_database());
+    job_id bigint;
+BEGIN
+    IF to_regclass('cron.job') IS NOT NULL THEN
+        EXECUTE 'SELECT jobid FROM cron.job WHERE jobname = $1 AND username = current_user' INTO job_id USING job;
+    END IF;
+    IF job_id IS NULL THEN
+        RAISE NOTICE USING MESSAGE = format('there is no job "%s" of role "%s" to unschedule', job, current_user);
+        RETURN false;
+    END IF;
+    EXECUTE 'SELECT cron.unschedule($1)' USING job_id;
+    RETURN true;
+END
+$function$;
+
+-- ---------------------------------------------------------------------------
+-- Seeing in: status, who holds what, counters
+-- ---------------------------------------------------------------------------
+CREATE FUNCTION @extschema@.idem_key_lock(
+    tenant text,
+    key    text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'idem_key_lock'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
+
+CREATE VIEW @extschema@.idempotency_status AS
+SELECT k.tenant_id,
+       k.status,
+       pg_catalog.count(*) AS keys,
+       pg_catalog.count(*) FILTER (WHERE k.gone) AS expired,
+       pg_catalog.min(k.expires_at) FILTER (WHERE k.gone) AS oldest_expired,
+       pg_catalog.min(k.lease_expires_at) AS oldest_lease,
+       pg_catalog.count(*) FILTER (WHERE k.lease_expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) AS leases_run_out,
+       pg_catalog.pg_table_size('@extschema@.idempotency_keys') AS table_bytes,
+       pg_catalog.pg_indexes_size('@extschema@.idempotency_keys') AS index_bytes
+  FROM (SELECT tenant_id, status, expires_at, lease_expires_at,
+               expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()
+               AND (lease_expires_at IS NULL OR lease_expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()) AS gone
+          FROM @extschema@.idempotency_keys) AS k
+ GROUP BY k.tenant_id, k.status;
+
+-- A lock knows its key by hash only; the key of a lease is in its row. idem_key_lock() gives the hash of a key.
+CREATE VIEW @extschema@.idempotency_in_flight AS
+WITH locks AS (
+    SELECT pg_catalog.lpad(pg_catalog.to_hex(l.classid::bigint), 8, '0')
+           OPERATOR(pg_catalog.||) pg_catalog.lpad(pg_catalog.to_hex(l.objid::bigint), 8, '0') AS key_lock,
+           l.pid, l.virtualtransaction
+      FROM pg_catalog.pg_locks AS l
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.objsubid OPERATOR(pg_catalog.=) 26980 AND l.granted
+       AND l.database OPERATOR(pg_catalog.=)
+           (SELECT oid FROM pg_catalog.pg_database WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+), prepared AS (
+    SELECT l.virtualtransaction, p.gid, p.prepared, p.owner
+      FROM pg_catalog.pg_prepared_xacts AS p
+      JOIN pg_catalog.pg_locks AS l ON l.transactionid OPERATOR(pg_catalog.=) p.transaction
+     WHERE l.pid IS NULL AND l.locktype OPERATOR(pg_catalog.=) 'transactionid'
+), holders AS (
+    SELECT k.key_lock, k.pid, p.gid, COALESCE(a.usename, p.owner) AS role, COALESCE(a.xact_start, p.prepared) AS since
+      FROM locks AS k
+      LEFT JOIN prepared AS p ON k.pid IS NULL AND p.virtualtransaction OPERATOR(pg_catalog.=) k.virtualtransaction
+      LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) k.pid
+), leases AS (
+    SELECT @extschema@.idem_key_lock(tenant_id, key) AS key_lock, tenant_id, key, attempt, lease_expires_at, lease, checkpoint
+      FROM @extschema@.idempotency_keys
+     WHERE status OPERATOR(pg_catalog.=) 'in_progress'
+)
+SELECT COALESCE(h.key_lock, l.key_lock) AS key_lock,
+       CASE WHEN h.gid IS NOT NULL THEN 'prepared transaction'
+            WHEN h.key_lock IS NOT NULL THEN 'transaction'
+            WHEN l.lease_expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() THEN 'lease'
+            ELSE 'lease that ran out' END AS held_by,
+       l.tenant_id,
+       l.key,
+       h.pid,
+       h.gid,
+       h.role,
+       COALESCE(h.since, l.lease_expires_at OPERATOR(pg_catalog.-) l.lease) AS since,
+       pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-)
+           COALESCE(h.since, l.lease_expires_at OPERATOR(pg_catalog.-) l.lease) AS age,
+       l.attempt,
+       l.lease_expires_at,
+       l.checkpoint
+  FROM holders AS h FULL JOIN leases AS l ON h.key_lock OPERATOR(pg_catalog.=) l.key_lock;
+
+REVOKE ALL ON TABLE @extschema@.idempotency_status, @extschema@.idempotency_in_flight FROM PUBLIC;
+
+-- ---------------------------------------------------------------------------
 -- Counters
 -- ---------------------------------------------------------------------------
 CREATE FUNCTION @extschema@.idem_counters(
@@ -292,6 +472,12 @@ REVOKE ALL ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, int
 REVOKE ALL ON FUNCTION @extschema@.idem_disallow(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) FROM PUBLIC;
+REVOKE ALL ON PROCEDURE @extschema@.idem_purge(integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_forget(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_schedule_purge(text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_unschedule_purge(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_key_lock(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_counters() FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_registry_changed() FROM PUBLIC;
 
@@ -444,3 +630,19 @@ COMMENT ON FUNCTION @extschema@.idem_registry_changed() IS
     'Trigger function: tells every session that the registry has changed.';
 COMMENT ON FUNCTION @extschema@.idem_counters() IS
     'What happened: in the whole server since its start where the library is preloaded, else in this session.';
+COMMENT ON PROCEDURE @extschema@.idem_purge(integer, integer) IS
+    'Deletes expired keys, oldest first, in batches that are transactions of their own. Never makes a claim wait.';
+COMMENT ON FUNCTION @extschema@.idem_forget(text, text) IS
+    'Erases a key and its response; says how many there were. A retry runs again.';
+COMMENT ON FUNCTION @extschema@.idem_forget(text) IS
+    'Erases all keys and responses of a tenant; says how many there were. Retries run again.';
+COMMENT ON FUNCTION @extschema@.idem_schedule_purge(text, text) IS
+    'Has pg_cron run idem_purge(), in this database or another one; called again, changes the schedule. Returns the job.';
+COMMENT ON FUNCTION @extschema@.idem_unschedule_purge(text) IS
+    'Ends the job of idem_schedule_purge(); says whether there was one.';
+COMMENT ON FUNCTION @extschema@.idem_key_lock(text, text) IS
+    'The lock that stands for a key, as idempotency_in_flight shows it: 16 hexadecimal digits.';
+COMMENT ON VIEW @extschema@.idempotency_status IS
+    'Keys by tenant and status, what has expired and is not purged, the oldest lease, and sizes. Reads the whole table.';
+COMMENT ON VIEW @extschema@.idempotency_in_flight IS
+    'Who holds which key now: transactions, prepared ones, and leases.';

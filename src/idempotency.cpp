@@ -22,6 +22,7 @@
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/leases.hpp"
+#include "pg/purge.hpp"
 #include "pg/registry.hpp"
 #include "pg/response.hpp"
 #include "pg/settings.hpp"
@@ -47,6 +48,9 @@ PGDLLEXPORT Datum idem_disallow(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_bind_tenant(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_unbind_tenant(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_registry_changed(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_purge(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_forget(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_key_lock(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_counters(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(idem_claim);
@@ -64,6 +68,9 @@ PG_FUNCTION_INFO_V1(idem_disallow);
 PG_FUNCTION_INFO_V1(idem_bind_tenant);
 PG_FUNCTION_INFO_V1(idem_unbind_tenant);
 PG_FUNCTION_INFO_V1(idem_registry_changed);
+PG_FUNCTION_INFO_V1(idem_purge);
+PG_FUNCTION_INFO_V1(idem_forget);
+PG_FUNCTION_INFO_V1(idem_key_lock);
 PG_FUNCTION_INFO_V1(idem_counters);
 }
 
@@ -231,6 +238,25 @@ void require_size(const KeyName &name, const StoredKey &run)
              errdetail("It has %zu bytes; the limit is %zu.", size, limit),
              errhint("Answer with a reference to the result, or raise \"idempotency.max_response_size\".")));
     }
+}
+
+// A new transaction in which a row that somebody changes is looked at again, instead of failing with 40001.
+void begin_short_transaction()
+{
+    SPI_commit();
+    XactIsoLevel = XACT_READ_COMMITTED;
+}
+
+// Leaves the machine to the claims for as long as a batch took.
+void rest(std::int64_t microseconds)
+{
+    const auto milliseconds = static_cast<long>(Min(microseconds, USECS_PER_SEC) / 1000);
+    if (milliseconds > 0) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, milliseconds,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+    }
+    CHECK_FOR_INTERRUPTS();
 }
 
 } // namespace
@@ -715,6 +741,108 @@ Datum idem_registry_changed(PG_FUNCTION_ARGS)
     }
     CacheInvalidateRelcache(reinterpret_cast<TriggerData *>(fcinfo->context)->tg_relation);
     PG_RETURN_POINTER(nullptr);
+}
+
+/*
+ * CALL idem_purge(batch, max_batches): deletes expired keys, each batch in a transaction of its own.
+ *
+ * batch: rows, 1 to 100,000; max_batches: null for no limit. Between two batches it rests for as long as the last
+ * one took. Says in a NOTICE what it did. Errors: ID009 for an argument, 2D000 where it can't commit, 25006, 25000.
+ */
+Datum idem_purge(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_batch, arg_max_batches };
+    const int size = count_argument(fcinfo, arg_batch, "batch", max_purge_batch);
+    const int most = PG_ARGISNULL(arg_max_batches)
+                         ? PG_INT32_MAX
+                         : count_argument(fcinfo, arg_max_batches, "max_batches", PG_INT32_MAX);
+    require_writable("idem_purge");
+    if (fcinfo->context == nullptr || !IsA(fcinfo->context, CallContext) ||
+        castNode(CallContext, fcinfo->context)->atomic) {
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
+                 errmsg("cannot run idem_purge() in a transaction block or in a function"),
+                 errdetail("Each batch is a transaction of its own."),
+                 errhint("Write CALL idem_purge() as a command of its own, outside BEGIN and COMMIT.")));
+    }
+
+    if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT) {
+        elog(ERROR, "SPI_connect_ext failed");
+    }
+    const TimestampTz started = GetCurrentTimestamp();
+    std::uint64_t purged = 0;
+    std::uint64_t passed_over = 0;
+    int batches = 0;
+    std::int64_t worked = 0; // us
+    PurgeBatch batch{};
+    batch.reached = DT_NOBEGIN;
+    while (batches < most && !batch.last && !batch.busy) {
+        begin_short_transaction();
+        rest(worked);
+        const TimestampTz batch_started = GetCurrentTimestamp();
+        batch = purge_batch(key_table_beside(fcinfo->flinfo->fn_oid), size, batch.reached, started);
+        worked = GetCurrentTimestamp() - batch_started;
+        batches += batch.busy ? 0 : 1;
+        purged += batch.purged;
+        passed_over += batch.passed_over;
+        count(Counter::purged, batch.purged);
+        if (batch.purged == 0) {
+            batch.reached++; // all of it is in use
+        }
+    }
+    SPI_finish();
+
+    const double seconds = static_cast<double>(GetCurrentTimestamp() - started) / USECS_PER_SEC;
+    if (batch.busy) {
+        ereport(NOTICE, (errmsg("another purge is at work"),
+                         errdetail("This one has purged %llu idempotency keys and leaves the rest to it.",
+                                   static_cast<unsigned long long>(purged))));
+    } else {
+        ereport(NOTICE, (errmsg("purged %llu expired idempotency keys in %d batches, %.1f s",
+                                static_cast<unsigned long long>(purged), batches, seconds),
+                         passed_over == 0 ? 0
+                                          : errdetail("%llu keys are in use and left for the next purge.",
+                                                      static_cast<unsigned long long>(passed_over))));
+    }
+    PG_RETURN_VOID();
+}
+
+/*
+ * idem_forget(tenant, key), idem_forget(tenant) -> bigint: how many keys were erased.
+ *
+ * Waits for a transaction that holds the key. A lease is erased with its key: its worker can't complete any more.
+ * Errors: ID009 for an argument (a null key is no way to erase a whole tenant), 42501, 25006, 25000.
+ */
+Datum idem_forget(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key };
+    const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
+    require_writable("idem_forget");
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, tenant);
+    if (PG_NARGS() == 1) {
+        PG_RETURN_INT64(static_cast<std::int64_t>(forget_tenant(table, tenant)));
+    }
+    if (PG_ARGISNULL(arg_key)) {
+        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"key\" must not be null"),
+                        errhint("To erase all keys of the tenant, call idem_forget(tenant).")));
+    }
+    const KeyName name{tenant, bytes_of(PG_GETARG_TEXT_PP(arg_key))};
+    PG_RETURN_INT64(static_cast<std::int64_t>(forget_key(table, name)));
+}
+
+/*
+ * idem_key_lock(tenant, key) -> text: the lock that stands for the key, 16 hexadecimal digits, as
+ * idempotency_in_flight shows it.
+ *
+ * Errors: ID009 for an argument.
+ */
+Datum idem_key_lock(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key };
+    const std::uint64_t hash =
+        key_lock_hash(tenant_argument(fcinfo, arg_tenant), text_argument(fcinfo, arg_key, "key"));
+    PG_RETURN_TEXT_P(cstring_to_text(psprintf("%016llx", static_cast<unsigned long long>(hash))));
 }
 
 /*

@@ -194,6 +194,18 @@ bool bool_argument(FunctionCallInfo fcinfo, int index, const char *argument)
     return PG_GETARG_BOOL(index);
 }
 
+int count_argument(FunctionCallInfo fcinfo, int index, const char *argument, int most)
+{
+    require_not_null(fcinfo, index, argument);
+    const int value = PG_GETARG_INT32(index);
+    if (value < 1 || value > most) {
+        ereport(ERROR, (errcode(errcode_invalid_argument),
+                        errmsg("argument \"%s\" is out of range: %d", argument, value),
+                        errdetail("It is 1 to %d.", most)));
+    }
+    return value;
+}
+
 std::int64_t lease_argument(FunctionCallInfo fcinfo, int index)
 {
     return interval_argument(fcinfo, index, "lease", min_lease, max_lease,

@@ -24,6 +24,8 @@ core::IgnoreList ignore_argument(FunctionCallInfo fcinfo, int index);
 const pg_uuid_t *token_argument(FunctionCallInfo fcinfo, int index);
 bool bool_argument(FunctionCallInfo fcinfo, int index, const char *argument);
 
+int count_argument(FunctionCallInfo fcinfo, int index, const char *argument, int most);
+
 // Microseconds; 0 where it is null.
 std::int64_t lease_argument(FunctionCallInfo fcinfo, int index);
 std::int64_t retention_argument(FunctionCallInfo fcinfo, int index);

@@ -62,7 +62,10 @@ bool key_lock_held_elsewhere(std::uint64_t hash)
 {
     const LOCKTAG tag = key_lock_tag(hash);
     int holders = 0;
-    GetLockConflicts(&tag, ExclusiveLock, &holders);
+    VirtualTransactionId *list = GetLockConflicts(&tag, ExclusiveLock, &holders);
+    if (!InHotStandby) { // there it is the server's own
+        pfree(list);
+    }
     return holders > 0;
 }
 

@@ -15,6 +15,8 @@ namespace idem::pg {
 // The tag's field4. The server's advisory locks use 1 and 2, Citus 4 to 15, others stay below 64. Fixed for
 // ever: two servers or library versions that disagree would let two runs in.
 constexpr std::uint16_t key_lock_class = 26980; // "id" in ASCII
+// Held by a purge for the length of a batch.
+constexpr std::uint16_t purge_lock_class = 26981;
 
 enum class KeyLock : std::uint8_t {
     busy,         // somebody else's

@@ -1,6 +1,7 @@
 #include "pg/key_store.hpp"
 
 #include "pg/errors.hpp"
+#include "pg/purge.hpp"
 #include "pg/settings.hpp"
 
 namespace idem::pg {
@@ -228,6 +229,9 @@ StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes)
 
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row)
 {
+    if (replaces_row) {
+        wait_for_purge();
+    }
     const Rights caller = begin_statements(table);
     Datum values[parameter_count];
     char nulls[parameter_count];

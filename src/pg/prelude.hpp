@@ -21,6 +21,7 @@ extern "C" {
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlogutils.h"
 #include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
@@ -33,9 +34,11 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/nodes.h"
+#include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
@@ -58,6 +61,7 @@ extern "C" {
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 #include "utils/varlena.h"
+#include "utils/wait_event.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif

@@ -29,6 +29,9 @@ constexpr Oid lease_complete_types[] = {TEXTOID,  TEXTOID,  UUIDOID,  TEXTOID,  
 constexpr Oid lease_renew_types[] = {TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, INTERVALOID};
 constexpr Oid lease_checkpoint_types[] = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, JSONBOID};
 
+constexpr Oid purge_select_types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID};
+constexpr Oid purge_delete_types[] = {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
+
 constexpr Oid operation_types[] = {TEXTOID, TEXTOID,     BOOLOID,     INTERVALOID,
                                    BOOLOID, INTERVALOID, TEXTARRAYOID};
 constexpr Oid tenant_types[] = {REGROLEOID, TEXTOID};
@@ -111,6 +114,24 @@ constexpr Definition definitions[] = {
      lease_checkpoint_types, lengthof(lease_checkpoint_types)},
     // lease_release
     {key_table_name, "DELETE FROM %s " IDEM_THIS_LEASE, lease_checkpoint_types, 3},
+    // purge_select: a lease that is alive outlives the key's own term
+    {key_table_name,
+     "SELECT tenant_id, key, expires_at FROM %s WHERE expires_at OPERATOR(pg_catalog.>=) $1 AND expires_at "
+     "OPERATOR(pg_catalog.<=) $2 AND (lease_expires_at IS NULL OR lease_expires_at OPERATOR(pg_catalog.<=) "
+     "$2) "
+     "ORDER BY expires_at USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED",
+     purge_select_types, lengthof(purge_select_types)},
+    // purge_delete: by key, since a tuple's address is unique in one partition only
+    {key_table_name,
+     "DELETE FROM %s AS k USING ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS d (tenant_id, "
+     "key) "
+     "WHERE k.tenant_id OPERATOR(pg_catalog.=) d.tenant_id AND k.key OPERATOR(pg_catalog.=) d.key "
+     "AND k.expires_at OPERATOR(pg_catalog.<=) $3",
+     purge_delete_types, lengthof(purge_delete_types)},
+    // forget_key
+    {key_table_name, "DELETE FROM %s " IDEM_THIS_KEY, look_types, 2},
+    // forget_tenant
+    {key_table_name, "DELETE FROM %s WHERE tenant_id OPERATOR(pg_catalog.=) $1", look_types, 1},
     // read_operations
     {operations_table_name,
      "SELECT method, path_pattern, key_required, retention, leased, lease, ignored_fields FROM %s", nullptr,

@@ -100,7 +100,10 @@ SELECT outcome FROM public.idem_claim('acme', 'key-0000000000000002', 'POST', '/
 ROLLBACK;
 SELECT outcome FROM idem.idem_claim('acme', 'key-0000000000000002', 'POST', '/p');
 -- a lost table is told plainly
+ALTER EXTENSION idempotency DROP VIEW idem.idempotency_status;
+ALTER EXTENSION idempotency DROP VIEW idem.idempotency_in_flight;
 ALTER EXTENSION idempotency DROP TABLE idem.idempotency_keys;
+DROP VIEW idem.idempotency_status, idem.idempotency_in_flight;
 DROP TABLE idem.idempotency_keys;
 \set VERBOSITY default
 SELECT outcome FROM idem.idem_claim('acme', 'key-0000000000000002', 'POST', '/p');
