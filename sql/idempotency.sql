@@ -269,7 +269,7 @@ DECLARE
     job      constant text := 'idempotency purge of ' || target;
     command  constant text := 'CALL @extschema@.idem_purge()';
     by_hand  constant text := format('SELECT cron.schedule_in_database(%L, %L, %L, %L)', job, schedule, command, target);
-    cron_database constant text := current_setting('cron.database_name', true);
+    cron_database constant text := (SELECT setting FROM pg_settings WHERE name = 'cron.database_name'); -- null for most roles
     function constant text := CASE WHEN elsewhere THEN 'schedule_in_database' ELSE 'schedule' END;
     callable boolean;
     job_id   bigint;
@@ -284,9 +284,8 @@ BEGIN
     IF callable IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('pg_cron is not available in database "%s"', current_database()),
-            DETAIL = CASE WHEN cron_database IS NULL THEN 'The library pg_cron is not in shared_preload_libraries.'
-                          WHEN cron_database = current_database() THEN 'The extension pg_cron has not been created.'
-                          ELSE format('pg_cron runs in database "%s".', cron_database) END,
+            DETAIL = CASE WHEN cron_database <> current_database() THEN format('pg_cron runs in database "%s".', cron_database)
+                          ELSE 'The extension has not been created here, or its library is not in shared_preload_libraries.' END,
             HINT = format('Have pg_cron run the purge from its own database: %s', by_hand);
     END IF;
     IF NOT callable THEN
