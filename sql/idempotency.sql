@@ -237,7 +237,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 -- A procedure with SET or SECURITY DEFINER can't commit; this one needs neither.
 -- ---------------------------------------------------------------------------
 CREATE PROCEDURE @extschema@.idem_purge(
-    batch       integer DEFAULT 1000,
+    batch       integer DEFAULT 100,
     max_batches integer DEFAULT NULL)
 AS 'MODULE_PATHNAME', 'idem_purge'
 LANGUAGE C;

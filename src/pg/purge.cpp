@@ -14,11 +14,6 @@ LOCKTAG purge_lock_tag()
     return tag;
 }
 
-Datum text_array(Datum *values, int count)
-{
-    return PointerGetDatum(construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT));
-}
-
 } // namespace
 
 PurgeBatch purge_batch(const KeyTable &table, int size, TimestampTz from, TimestampTz now)
@@ -37,8 +32,7 @@ PurgeBatch purge_batch(const KeyTable &table, int size, TimestampTz from, Timest
     batch.last = found < static_cast<std::uint64_t>(size);
 
     const SPITupleTable *rows = SPI_tuptable;
-    auto *tenants = static_cast<Datum *>(palloc(Max(found, 1) * sizeof(Datum)));
-    auto *keys = static_cast<Datum *>(palloc(Max(found, 1) * sizeof(Datum)));
+    auto *doomed = static_cast<Datum *>(palloc(Max(found, 1) * sizeof(Datum)));
     int count = 0;
     for (std::uint64_t i = 0; i < found; i++) {
         bool null;
@@ -50,13 +44,13 @@ PurgeBatch purge_batch(const KeyTable &table, int size, TimestampTz from, Timest
             batch.passed_over++;
             continue;
         }
-        tenants[count] = tenant;
-        keys[count] = key;
-        count++;
+        doomed[count++] = SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &null);
     }
     if (count > 0) {
-        Datum doomed[] = {text_array(tenants, count), text_array(keys, count), TimestampTzGetDatum(now)};
-        batch.purged = execute(table, Statement::purge_delete, doomed, nullptr, Eyes::newest, 0);
+        ArrayType *addresses =
+            construct_array(doomed, count, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT);
+        Datum values[] = {PointerGetDatum(addresses), TimestampTzGetDatum(now)};
+        batch.purged = execute(table, Statement::purge_delete, values, nullptr, Eyes::newest, 0);
     }
     end_statements(caller);
     return batch;

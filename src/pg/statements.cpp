@@ -30,13 +30,16 @@ constexpr Oid lease_renew_types[] = {TEXTOID, TEXTOID, UUIDOID, TIMESTAMPTZOID, 
 constexpr Oid lease_checkpoint_types[] = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, JSONBOID};
 
 constexpr Oid purge_select_types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID};
-constexpr Oid purge_delete_types[] = {TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID};
+constexpr Oid purge_delete_types[] = {TIDARRAYOID, TIMESTAMPTZOID};
 
 constexpr Oid operation_types[] = {TEXTOID, TEXTOID,     BOOLOID,     INTERVALOID,
                                    BOOLOID, INTERVALOID, TEXTARRAYOID};
 constexpr Oid tenant_types[] = {REGROLEOID, TEXTOID};
 
 #define IDEM_THIS_KEY "WHERE tenant_id OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.=) $2"
+#define IDEM_EXPIRED                                                                                         \
+    "expires_at OPERATOR(pg_catalog.<=) $2 AND (lease_expires_at IS NULL OR lease_expires_at "               \
+    "OPERATOR(pg_catalog.<=) $2)"
 #define IDEM_THIS_LEASE IDEM_THIS_KEY " AND claim_token OPERATOR(pg_catalog.=) $3"
 
 // {id} and {payment} are one operation; the unique index has the same expression.
@@ -116,17 +119,11 @@ constexpr Definition definitions[] = {
     {key_table_name, "DELETE FROM %s " IDEM_THIS_LEASE, lease_checkpoint_types, 3},
     // purge_select: a lease that is alive outlives the key's own term
     {key_table_name,
-     "SELECT tenant_id, key, expires_at FROM %s WHERE expires_at OPERATOR(pg_catalog.>=) $1 AND expires_at "
-     "OPERATOR(pg_catalog.<=) $2 AND (lease_expires_at IS NULL OR lease_expires_at OPERATOR(pg_catalog.<=) "
-     "$2) "
-     "ORDER BY expires_at USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED",
+     "SELECT tenant_id, key, expires_at, ctid FROM %s WHERE expires_at OPERATOR(pg_catalog.>=) $1 "
+     "AND " IDEM_EXPIRED " ORDER BY expires_at USING OPERATOR(pg_catalog.<) LIMIT $3 FOR UPDATE SKIP LOCKED",
      purge_select_types, lengthof(purge_select_types)},
-    // purge_delete: by key, since a tuple's address is unique in one partition only
-    {key_table_name,
-     "DELETE FROM %s AS k USING ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS d (tenant_id, "
-     "key) "
-     "WHERE k.tenant_id OPERATOR(pg_catalog.=) d.tenant_id AND k.key OPERATOR(pg_catalog.=) d.key "
-     "AND k.expires_at OPERATOR(pg_catalog.<=) $3",
+    // purge_delete: of a partitioned table, another row of the same address may go too, if it has expired as well
+    {key_table_name, "DELETE FROM %s WHERE ctid OPERATOR(pg_catalog.=) ANY ($1) AND " IDEM_EXPIRED,
      purge_delete_types, lengthof(purge_delete_types)},
     // forget_key
     {key_table_name, "DELETE FROM %s " IDEM_THIS_KEY, look_types, 2},

@@ -98,7 +98,7 @@ $node->safe_psql('postgres', <<'SQL');
 INSERT INTO idem.idempotency_keys (tenant_id, key, request_hash, status, response_status, attempt, created_at, completed_at, expires_at, fingerprint_version)
 SELECT 'acme', 'key-many--' || lpad(i::text, 10, '0'), sha256(''), 'completed', 200, 1, now() - interval '8 days', now() - interval '8 days', now() - i * interval '1 s', 1 FROM generate_series(1, 60000) AS i;
 SQL
-($status, $out, $error) = $node->psql('postgres', "SET statement_timeout = '150ms'; CALL idem.idem_purge(500)");
+($status, $out, $error) = $node->psql('postgres', "SET statement_timeout = '1s'; CALL idem.idem_purge(500)");
 like($error, qr/canceling statement due to statement timeout/, 'cancelled');
 my $left = $node->safe_psql('postgres', "SELECT count(*) FROM idem.idempotency_keys WHERE key LIKE 'key-many%'");
 cmp_ok($left, '<', 60000, 'what was deleted is deleted');
@@ -120,6 +120,7 @@ SQL
 my $purge = $node->background_psql('postgres');
 $purge->query_until(qr/started/, "\\echo started\nCALL idem.idem_purge(500);\n");
 my $bench = run_log([ 'pgbench', '-n', '-c', 8, '-j', 2, '-t', 500, '-f', $claims, $node->connstr('postgres') ]);
+$purge->query_until(qr/ended/, "\\echo ended\n");
 $purge->quit;
 ok($bench, '4,000 claims of expired keys beside a purge: none failed');
 is($node->safe_psql('postgres', "SELECT count(*) FROM idem.idempotency_keys WHERE key LIKE 'key-many%' AND expires_at <= now()"), 0, 'and all that had expired is gone or new');
