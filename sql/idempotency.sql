@@ -62,6 +62,7 @@ CREATE TABLE @extschema@.idempotency_operations (
     leased         boolean NOT NULL,
     lease          interval,
     ignored_fields text[] NOT NULL,
+    statuses       jsonb,
     CONSTRAINT idempotency_operations_pkey PRIMARY KEY (method, path_pattern),
     CONSTRAINT idempotency_operations_method_check
         CHECK (method OPERATOR(pg_catalog.=) pg_catalog.upper(method)),
@@ -116,6 +117,22 @@ CREATE TYPE @extschema@.idem_claim_result AS (
     raw_body bytea,
     checkpoint       text,
     checkpoint_state jsonb
+);
+
+CREATE TYPE @extschema@.idem_response AS (
+    status   integer,
+    headers  jsonb,
+    body     jsonb,
+    raw_body bytea
+);
+
+CREATE TYPE @extschema@.idem_execute_result AS (
+    outcome  text,
+    attempt  integer,
+    status   integer,
+    headers  jsonb,
+    body     jsonb,
+    raw_body bytea
 );
 
 CREATE TYPE @extschema@.idem_key_info AS (
@@ -197,6 +214,29 @@ AS 'MODULE_PATHNAME', 'idem_lookup'
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1;
 
 -- ---------------------------------------------------------------------------
+-- Claim, handler and completion in one call; the same for a request that is in PostgREST's settings
+-- ---------------------------------------------------------------------------
+CREATE FUNCTION @extschema@.idem_execute(
+    tenant   text,
+    key      text,
+    method   text,
+    path     text,
+    body     jsonb,
+    handler  regprocedure,
+    raw_body bytea DEFAULT NULL)
+RETURNS @extschema@.idem_execute_result
+AS 'MODULE_PATHNAME', 'idem_execute'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_http(
+    handler  regprocedure,
+    body     jsonb DEFAULT NULL,
+    raw_body bytea DEFAULT NULL)
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'idem_http'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+-- ---------------------------------------------------------------------------
 -- The registry of operations; tenants bound to roles
 -- ---------------------------------------------------------------------------
 CREATE FUNCTION @extschema@.idem_allow(
@@ -206,7 +246,8 @@ CREATE FUNCTION @extschema@.idem_allow(
     retention    interval DEFAULT NULL,
     lease        interval DEFAULT NULL,
     ignore       text[] DEFAULT '{}',
-    leased       boolean DEFAULT NULL)
+    leased       boolean DEFAULT NULL,
+    statuses     jsonb DEFAULT NULL)
 RETURNS void
 AS 'MODULE_PATHNAME', 'idem_allow'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -466,8 +507,10 @@ REVOKE ALL ON FUNCTION @extschema@.idem_complete(text, text, integer, jsonb, jso
 REVOKE ALL ON FUNCTION @extschema@.idem_release(text, text, uuid, boolean) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_renew(text, text, uuid, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_checkpoint(text, text, uuid, text, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_execute(text, text, text, text, jsonb, regprocedure, bytea) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_http(regprocedure, jsonb, bytea) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_lookup(text, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean, jsonb) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_disallow(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) FROM PUBLIC;
@@ -541,6 +584,9 @@ COMMENT ON COLUMN @extschema@.idempotency_operations.lease IS
 COMMENT ON COLUMN @extschema@.idempotency_operations.ignored_fields IS
     'JSON pointers (RFC 6901) that the fingerprint leaves out, besides idempotency.ignored_fields.';
 
+COMMENT ON COLUMN @extschema@.idempotency_operations.statuses IS
+    'HTTP statuses that a handler''s errors become, by SQLSTATE or class; null: the built-in ones.';
+
 COMMENT ON TABLE @extschema@.idempotency_tenants IS
     'The tenants that a role is bound to, see idem_bind_tenant(); a role that is not listed may name any tenant.';
 COMMENT ON COLUMN @extschema@.idempotency_tenants.role IS
@@ -568,6 +614,32 @@ COMMENT ON COLUMN @extschema@.idem_claim_result.checkpoint IS
     'claimed: the last checkpoint of the run that this one takes over from; else null.';
 COMMENT ON COLUMN @extschema@.idem_claim_result.checkpoint_state IS
     'claimed: what that run had stored with its checkpoint.';
+
+COMMENT ON TYPE @extschema@.idem_response IS
+    'What a handler may return: the complete HTTP answer.';
+COMMENT ON COLUMN @extschema@.idem_response.status IS
+    'HTTP status, 200 to 599. 401, 403, 408, 425, 429 and 5xx undo what the handler did.';
+COMMENT ON COLUMN @extschema@.idem_response.headers IS
+    'HTTP header fields: an object of strings and arrays of strings; null for none.';
+COMMENT ON COLUMN @extschema@.idem_response.body IS
+    'JSON body; null where there is none or it is in raw_body.';
+COMMENT ON COLUMN @extschema@.idem_response.raw_body IS
+    'Body as bytes; null where there is none or it is in body.';
+
+COMMENT ON TYPE @extschema@.idem_execute_result IS
+    'What idem_execute() answers: the complete HTTP answer, and how it came about.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.outcome IS
+    'completed, failed_retryable or released: the handler ran. replay, in_progress, mismatch or rejected: it did not. bypass: it ran without a key.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.attempt IS
+    'Which run this is, or which is replayed, from 1; else null.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.status IS
+    'HTTP status to answer.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.headers IS
+    'HTTP header fields to answer: an object of strings and arrays of strings.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.body IS
+    'JSON body to answer; null where there is none or it is in raw_body.';
+COMMENT ON COLUMN @extschema@.idem_execute_result.raw_body IS
+    'Body to answer as bytes.';
 
 COMMENT ON TYPE @extschema@.idem_key_info IS
     'What idem_lookup() knows of a key.';
@@ -609,6 +681,10 @@ COMMENT ON FUNCTION @extschema@.idem_checkpoint(text, text, uuid, text, jsonb) I
     'Notes how far a leased run has come, in the transaction that did the step; the run that takes over is told.';
 COMMENT ON FUNCTION @extschema@.idem_derive_key(text, text, text) IS
     'A key to send to another system for one step of a request: UUIDv5 (RFC 9562) of tenant, key and step, the same in each run.';
+COMMENT ON FUNCTION @extschema@.idem_execute(text, text, text, text, jsonb, regprocedure, bytea) IS
+    'Claims, runs the handler with the caller''s rights and completes, in one call; an exception of the handler becomes a stored answer.';
+COMMENT ON FUNCTION @extschema@.idem_http(regprocedure, jsonb, bytea) IS
+    'idem_execute() of the request that PostgREST has put into settings; answers by response.status, response.headers and its result.';
 COMMENT ON FUNCTION @extschema@.idem_lookup(text, text) IS
     'What is known of a key, for support staff; no row for an unknown key. Works on a standby.';
 COMMENT ON FUNCTION @extschema@.idem_canonical(jsonb, text[], boolean) IS
@@ -617,7 +693,7 @@ COMMENT ON FUNCTION @extschema@.idem_fingerprint(text, text, jsonb, bytea, text[
     'SHA-256 over method, line feed, path, line feed and canonical body or bytes: 32 bytes.';
 COMMENT ON FUNCTION @extschema@.idem_key_from_header(text) IS
     'The key out of an Idempotency-Key field value: an RFC 9651 string, or bare.';
-COMMENT ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean) IS
+COMMENT ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, interval, text[], boolean, jsonb) IS
     'Registers an idempotent operation, or replaces its policy. Once one is registered, all others bypass.';
 COMMENT ON FUNCTION @extschema@.idem_disallow(text, text) IS
     'Takes an operation off the registry; says whether it was there.';

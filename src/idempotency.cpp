@@ -20,12 +20,15 @@
 #include "pg/claims.hpp"
 #include "pg/counters.hpp"
 #include "pg/errors.hpp"
+#include "pg/execution.hpp"
+#include "pg/http_request.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/leases.hpp"
 #include "pg/purge.hpp"
 #include "pg/registry.hpp"
 #include "pg/response.hpp"
 #include "pg/settings.hpp"
+#include "pg/settling.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -38,6 +41,8 @@ PGDLLEXPORT Datum idem_complete(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_release(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_renew(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_checkpoint(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_execute(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_http(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_lookup(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_canonical(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_fingerprint(PG_FUNCTION_ARGS);
@@ -58,6 +63,8 @@ PG_FUNCTION_INFO_V1(idem_complete);
 PG_FUNCTION_INFO_V1(idem_release);
 PG_FUNCTION_INFO_V1(idem_renew);
 PG_FUNCTION_INFO_V1(idem_checkpoint);
+PG_FUNCTION_INFO_V1(idem_execute);
+PG_FUNCTION_INFO_V1(idem_http);
 PG_FUNCTION_INFO_V1(idem_lookup);
 PG_FUNCTION_INFO_V1(idem_canonical);
 PG_FUNCTION_INFO_V1(idem_fingerprint);
@@ -119,125 +126,58 @@ Datum form_answer(FunctionCallInfo fcinfo, const Answer &answer)
     return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
 }
 
-// ---------------------------------------------------------------------------
-// idem_complete, idem_release
-// ---------------------------------------------------------------------------
-
-// The open claim that this transaction has to settle.
-Claim *require_open_claim(const KeyTable &table, const KeyName &name)
+Datum form_execution(FunctionCallInfo fcinfo, const Execution &execution)
 {
-    Claim *claim = find_claim(key_lock_hash(name.tenant, name.key), name.tenant, name.key);
-    if (claim == nullptr) {
-        if (look(table, name, Eyes::newest).status == core::RowStatus::in_progress) {
-            ereport(ERROR, (errcode(errcode_missing_token),
-                            errmsg("idempotency key \"%s\" of tenant \"%s\" is claimed with a lease",
-                                   cstring_of(name.key), cstring_of(name.tenant)),
-                            errdetail("Who holds the lease shows it by its token."),
-                            errhint("Give the token that idem_claim() returned as the argument \"token\".")));
-        }
-        ereport(
-            ERROR,
-            (errcode(errcode_not_claimed),
-             errmsg("idempotency key \"%s\" of tenant \"%s\" is not claimed by this transaction",
-                    cstring_of(name.key), cstring_of(name.tenant)),
-             errdetail("A claim lives and dies with its transaction, and with the savepoint it was made in."),
-             errhint("Call idem_claim() first, in the same transaction, and go on only if its outcome is "
-                     "'claimed'.")));
+    TupleDesc descriptor;
+    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
+        elog(ERROR, "return type must be a row type");
     }
-    if (claim->state != ClaimState::open) {
-        ereport(ERROR, (errcode(errcode_already_settled),
-                        claim->state == ClaimState::completed
-                            ? errmsg("idempotency key \"%s\" of tenant \"%s\" is already completed",
-                                     cstring_of(name.key), cstring_of(name.tenant))
-                            : errmsg("idempotency key \"%s\" of tenant \"%s\" is already released",
-                                     cstring_of(name.key), cstring_of(name.tenant)),
-                        errdetail("This transaction has settled its claim before."),
-                        errhint("Complete or release a claim once.")));
-    }
-    return claim;
-}
-
-void refuse_token(const KeyName &name)
-{
-    ereport(ERROR,
-            (errcode(errcode_unexpected_token),
-             errmsg("idempotency key \"%s\" of tenant \"%s\" is not claimed with a lease",
-                    cstring_of(name.key), cstring_of(name.tenant)),
-             errdetail("Only a leased claim has a token."), errhint("Leave out the argument \"token\".")));
-}
-
-// A token means the row; without one it is this transaction's claim that has to be settled.
-bool holds_lease(FunctionCallInfo fcinfo, int token_index, const KeyName &name)
-{
-    if (PG_ARGISNULL(token_index)) {
-        return false;
-    }
-    const Claim *claim = find_claim(key_lock_hash(name.tenant, name.key), name.tenant, name.key);
-    if (claim != nullptr && claim->state == ClaimState::open) {
-        refuse_token(name);
-    }
-    return true;
-}
-
-// A transaction that says "try again" and commits its writes has paid, and the next run pays again.
-void require_nothing_written(const KeyName &name, bool undone, int status)
-{
-    if (undone || !TransactionIdIsValid(GetTopTransactionIdIfAny())) {
-        return;
-    }
-    ereport(
-        ERROR,
-        (errcode(errcode_retryable_after_writes),
-         status == 0
-             ? errmsg(
-                   "cannot release idempotency key \"%s\" of tenant \"%s\" after the transaction has written",
-                   cstring_of(name.key), cstring_of(name.tenant))
-             : errmsg("cannot complete idempotency key \"%s\" of tenant \"%s\" with status %d after the "
-                      "transaction has written",
-                      cstring_of(name.key), cstring_of(name.tenant), status),
-         errdetail("The next request with this key would run again, while the writes of this run are "
-                   "committed."),
-         errhint(
-             "Roll the transaction back: the claim goes with it and the retry runs. Or roll the work back "
-             "to a savepoint and say undone => true.")));
-}
-
-// The steps before the checkpoint are committed, and the next run would begin with the first.
-void require_no_checkpoint(const KeyName &name, const StoredKey &row, bool undone)
-{
-    if (row.checkpoint == nullptr || undone) {
-        return;
-    }
-    ereport(ERROR,
-            (errcode(errcode_retryable_after_writes),
-             errmsg("cannot release idempotency key \"%s\" of tenant \"%s\" after a checkpoint",
-                    cstring_of(name.key), cstring_of(name.tenant)),
-             errdetail("The next request with this key would repeat the steps before checkpoint \"%s\".",
-                       cstring_of(bytes_of(row.checkpoint))),
-             errhint("Complete it, let the lease run out, or undo the steps and say undone => true.")));
-}
-
-std::size_t max_stored_size()
-{
-    return static_cast<std::size_t>(settings.max_response_size) * 1024;
-}
-
-void require_size(const KeyName &name, const StoredKey &run)
-{
-    const auto size_of = [](const void *value) -> std::size_t {
-        return value == nullptr ? 0 : toast_raw_datum_size(PointerGetDatum(value)) - VARHDRSZ;
+    enum Column : std::uint8_t { outcome, attempt, status, headers, body, raw_body, column_count };
+    const Response &response = execution.response;
+    Datum values[column_count] = {
+        PointerGetDatum(text_of(execution.outcome)),
+        Int32GetDatum(execution.attempt),
+        Int32GetDatum(response.status),
+        PointerGetDatum(response.headers),
+        PointerGetDatum(response.body),
+        PointerGetDatum(response.raw_body),
     };
-    const std::size_t size = size_of(run.headers) + size_of(run.body) + size_of(run.raw_body);
-    const std::size_t limit = max_stored_size();
-    if (size > limit) {
-        ereport(
-            ERROR,
-            (errcode(errcode_response_too_large),
-             errmsg("the response for idempotency key \"%s\" of tenant \"%s\" is too large",
-                    cstring_of(name.key), cstring_of(name.tenant)),
-             errdetail("It has %zu bytes; the limit is %zu.", size, limit),
-             errhint("Answer with a reference to the result, or raise \"idempotency.max_response_size\".")));
+    const bool nulls[column_count] = {
+        false,
+        execution.attempt == 0,
+        false,
+        response.headers == nullptr,
+        response.body == nullptr,
+        response.raw_body == nullptr,
+    };
+    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, const_cast<bool *>(nulls)));
+}
+
+Oid handler_argument(FunctionCallInfo fcinfo, int index)
+{
+    require_not_null(fcinfo, index, "handler");
+    return PG_GETARG_OID(index);
+}
+
+// The body of an HTTP request: given as an argument, or in a setting, as JSON or bytes as its type says. False: it is
+// declared to be JSON and is not.
+bool take_http_body(FunctionCallInfo fcinfo, int body, int raw_body, const HttpRequest &http,
+                    Request &request)
+{
+    if (!PG_ARGISNULL(body) && !PG_ARGISNULL(raw_body)) {
+        refuse_two_bodies();
     }
+    request.body = PG_ARGISNULL(body) ? nullptr : PG_GETARG_JSONB_P(body);
+    request.raw_body = PG_ARGISNULL(raw_body) ? nullptr : PG_GETARG_BYTEA_PP(raw_body);
+    if (http.body == nullptr || request.body != nullptr || request.raw_body != nullptr) {
+        return true;
+    }
+    if (http.json) {
+        request.body = parse_json_body(http.body);
+        return request.body != nullptr;
+    }
+    request.raw_body = bytea_of(http.body, strlen(http.body));
+    return true;
 }
 
 // A new transaction in which a row that somebody changes is looked at again, instead of failing with 40001. Its commit
@@ -294,24 +234,8 @@ Datum idem_claim(PG_FUNCTION_ARGS)
     const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
     require_tenant(table, tenant);
     const Policy policy = policy_of(table, request.method, request.path);
-    if (!policy.covered || (PG_ARGISNULL(arg_key) && !policy.key_required)) {
-        PG_RETURN_DATUM(form_answer(fcinfo, plain_answer(core::Outcome::bypass)));
-    }
-    if (PG_ARGISNULL(arg_key)) {
-        PG_RETURN_DATUM(form_answer(fcinfo, rejected_answer(core::detail_missing_key)));
-    }
-    const std::string_view key = bytes_of(PG_GETARG_TEXT_PP(arg_key));
-    std::size_t position = 0;
-    const core::KeyFault fault = core::check_key(key, position);
-    if (fault != core::KeyFault::none) {
-        core::Arena arena = current_context_arena();
-        PG_RETURN_DATUM(
-            form_answer(fcinfo, rejected_answer(core::key_fault_detail(fault, key.size(), position, arena))));
-    }
-
-    require_writable("idem_claim");
-    const Answer answer =
-        claim_key(table, KeyName{tenant, key}, request, policy, lease != 0 ? lease : policy.lease);
+    const Answer answer = claim(table, KeyName{tenant, key_argument(fcinfo, arg_key)}, request, policy,
+                                lease != 0 ? lease : policy.lease, "idem_claim");
     PG_RETURN_DATUM(form_answer(fcinfo, answer));
 }
 
@@ -349,41 +273,30 @@ Datum idem_complete(PG_FUNCTION_ARGS)
 
     require_writable("idem_complete");
     const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
-    const bool leased = holds_lease(fcinfo, arg_token, name);
+    const bool leased = !PG_ARGISNULL(arg_token);
     Claim *claim = nullptr;
     if (leased) {
+        require_no_claim(name);
         require_tenant(table, name.tenant);
         (void)require_lease(table, name, PG_GETARG_UUID_P(arg_token));
     } else {
         claim = require_open_claim(table, name);
     }
-    const bool retryable = core::status_retryable(status);
-    if (retryable) {
+    if (core::status_retryable(status)) {
         require_nothing_written(name, undone, status);
     }
 
-    StoredKey run{};
-    run.status = retryable ? core::RowStatus::failed_retryable : core::RowStatus::completed;
-    run.response_status = status;
-    run.headers = PG_ARGISNULL(arg_headers) ? nullptr : storable_headers(PG_GETARG_JSONB_P(arg_headers));
-    run.body = PG_ARGISNULL(arg_body) ? nullptr : PG_GETARG_JSONB_P(arg_body);
-    run.raw_body = PG_ARGISNULL(arg_raw_body) ? nullptr : PG_GETARG_BYTEA_PP(arg_raw_body);
-    run.completed_at = GetCurrentTimestamp();
-    require_size(name, run);
-
+    Response response{};
+    response.status = status;
+    response.headers = PG_ARGISNULL(arg_headers) ? nullptr : storable_headers(PG_GETARG_JSONB_P(arg_headers));
+    response.body = PG_ARGISNULL(arg_body) ? nullptr : PG_GETARG_JSONB_P(arg_body);
+    response.raw_body = PG_ARGISNULL(arg_raw_body) ? nullptr : PG_GETARG_BYTEA_PP(arg_raw_body);
+    const StoredKey run = finished_run(name, response);
     if (leased) {
         complete_lease(table, name, PG_GETARG_UUID_P(arg_token), run);
     } else {
-        memcpy(run.request_hash, claim->fingerprint, sizeof(run.request_hash));
-        run.fingerprint_version = core::fingerprint_version;
-        run.ignored_fields = claim->ignored_fields;
-        run.attempt = claim->attempt;
-        run.created_at = claim->claimed_at;
-        run.expires_at = claim->expires_at;
-        store(table, name, run, claim->replaces_row);
-        settle_claim(claim, ClaimState::completed);
+        complete_claim(table, name, claim, run);
     }
-    count(Counter::completions);
     PG_RETURN_TEXT_P(text_of(core::row_status_name(run.status)));
 }
 
@@ -402,7 +315,8 @@ Datum idem_release(PG_FUNCTION_ARGS)
 
     require_writable("idem_release");
     const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
-    if (holds_lease(fcinfo, arg_token, name)) {
+    if (!PG_ARGISNULL(arg_token)) {
+        require_no_claim(name);
         const pg_uuid_t *token = PG_GETARG_UUID_P(arg_token);
         require_tenant(table, name.tenant);
         const StoredKey row = require_lease(table, name, token);
@@ -412,9 +326,8 @@ Datum idem_release(PG_FUNCTION_ARGS)
     } else {
         Claim *claim = require_open_claim(table, name);
         require_nothing_written(name, undone, 0);
-        settle_claim(claim, ClaimState::released);
+        release_claim(claim);
     }
-    count(Counter::releases);
     PG_RETURN_VOID();
 }
 
@@ -477,6 +390,64 @@ Datum idem_checkpoint(PG_FUNCTION_ARGS)
     (void)require_lease(table, name, token);
     store_checkpoint(table, name, token, text_of(checkpoint), state);
     PG_RETURN_VOID();
+}
+
+/*
+ * idem_execute(tenant, key, method, path, body, handler, raw_body) -> idem_execute_result
+ *
+ * Claims, runs the handler with the caller's rights in a subtransaction, and completes. An exception of the handler
+ * undoes its effects and becomes an answer (core/error_status.hpp), except for those that ask for the whole transaction
+ * to be tried again. Errors: those of idem_claim(); ID009 for a handler that is none, 42501 where the caller may not
+ * execute it, ID011 for an answer that is none, ID012 for a leased operation, ID007 too large.
+ */
+Datum idem_execute(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_key, arg_method, arg_path, arg_body, arg_handler, arg_raw_body };
+    const KeyName name{tenant_argument(fcinfo, arg_tenant), key_argument(fcinfo, arg_key)};
+    const Request request = request_arguments(fcinfo, arg_method, arg_path, arg_body, arg_raw_body);
+    const Oid handler = handler_argument(fcinfo, arg_handler);
+    const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    const Execution execution = execute_request(table, name, request, handler, "idem_execute");
+    PG_RETURN_DATUM(form_execution(fcinfo, execution));
+}
+
+/*
+ * idem_http(handler, body, raw_body) -> jsonb: idem_execute() of the request that PostgREST has put into settings
+ * (pg/http_request.hpp). Returns the answer's body; its status and headers go into settings.
+ *
+ * Errors: those of idem_execute(); ID009 for a setting that is missing; ID011 for an answer that is bytes.
+ */
+Datum idem_http(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_handler, arg_body, arg_raw_body };
+    const Oid handler = handler_argument(fcinfo, arg_handler);
+    const HttpRequest http = current_http_request();
+    const KeyName name{checked_tenant(http.tenant), http.key};
+    Request request{};
+    request.method = checked_method(http.method);
+    request.path = checked_path(http.path);
+
+    Response response{};
+    if (!take_http_body(fcinfo, arg_body, arg_raw_body, http, request)) {
+        response = error_response(400, "The body of the request is not valid JSON.");
+    } else if (http.key_fault != core::HeaderFault::none) {
+        const Answer answer = rejected_answer(core::header_fault_detail(http.key_fault));
+        response = Response{answer.status, answer.headers, answer.body, answer.raw_body};
+    } else {
+        response =
+            execute_request(key_table_beside(fcinfo->flinfo->fn_oid), name, request, handler, "idem_http")
+                .response;
+    }
+    if (response.raw_body != nullptr) {
+        ereport(ERROR, (errcode(errcode_bad_answer), errmsg("idem_http() cannot answer with bytes"),
+                        errdetail("Its result is jsonb, and the response is a raw_body."),
+                        errhint("Answer with a body, or call idem_execute().")));
+    }
+    set_http_response(response);
+    if (response.body == nullptr) {
+        PG_RETURN_NULL();
+    }
+    PG_RETURN_JSONB_P(response.body);
 }
 
 /*
@@ -653,7 +624,7 @@ Datum idem_derive_key(PG_FUNCTION_ARGS)
 }
 
 /*
- * idem_allow(method, path_pattern, key_required, retention, lease, ignore, leased) -> void
+ * idem_allow(method, path_pattern, key_required, retention, lease, ignore, leased, statuses) -> void
  *
  * Errors: ID009 for an argument.
  */
@@ -666,7 +637,8 @@ Datum idem_allow(PG_FUNCTION_ARGS)
         arg_retention,
         arg_lease,
         arg_ignore,
-        arg_leased
+        arg_leased,
+        arg_statuses
     };
     Operation operation{};
     operation.method = method_argument(fcinfo, arg_method);
@@ -682,6 +654,8 @@ Datum idem_allow(PG_FUNCTION_ARGS)
                  errdetail("An operation ignores at most %zu JSON pointers.", core::max_ignored_each)));
     }
     operation.ignore = PG_GETARG_ARRAYTYPE_P(arg_ignore);
+    operation.statuses = PG_ARGISNULL(arg_statuses) ? nullptr : PG_GETARG_JSONB_P(arg_statuses);
+    (void)error_rules_of(operation.statuses);
     operation.leased = PG_ARGISNULL(arg_leased) ? operation.lease != nullptr : PG_GETARG_BOOL(arg_leased);
     if (operation.lease != nullptr && !operation.leased) {
         ereport(ERROR, (errcode(errcode_invalid_argument),

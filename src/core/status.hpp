@@ -19,4 +19,10 @@ constexpr bool status_retryable(int status)
     return status >= 500 || status == 408 || status == 425 || status == 429;
 }
 
+// What may be answered otherwise once the client has shown who it is: never stored.
+constexpr bool status_unstored(int status)
+{
+    return status == 401 || status == 403;
+}
+
 } // namespace idem::core

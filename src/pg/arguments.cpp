@@ -17,25 +17,6 @@ constexpr std::size_t max_name_size = 256;
     ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"%s\" must not be null", argument)));
 }
 
-// As UTF-8, since the fingerprint is the same whatever the database's encoding.
-std::string_view path_argument(FunctionCallInfo fcinfo, int index)
-{
-    const std::string_view path = text_argument(fcinfo, index, "path");
-    if (path.empty()) {
-        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"path\" must not be empty"),
-                        errhint("Give the request's path, such as '/payments'.")));
-    }
-    const std::size_t control = core::first_control(path);
-    if (control != std::string_view::npos) {
-        ereport(ERROR,
-                (errcode(errcode_invalid_argument), errmsg("argument \"path\" has a control character"),
-                 errdetail("Byte %zu is 0x%02x.", control + 1,
-                           static_cast<unsigned int>(static_cast<unsigned char>(path[control]))),
-                 errhint("Give the path as it stands in the request line, percent-encoded.")));
-    }
-    return utf8_of(path);
-}
-
 void require_size(std::string_view value, const char *argument)
 {
     if (value.size() > max_name_size) {
@@ -96,9 +77,8 @@ std::string_view name_argument(FunctionCallInfo fcinfo, int index, const char *a
     return name;
 }
 
-std::string_view tenant_argument(FunctionCallInfo fcinfo, int index)
+std::string_view checked_tenant(std::string_view tenant)
 {
-    const std::string_view tenant = text_argument(fcinfo, index, "tenant");
     if (is_blank(tenant)) {
         ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"tenant\" must not be blank"),
                         errdetail("Requests without a tenant would share their keys and answers."),
@@ -106,6 +86,33 @@ std::string_view tenant_argument(FunctionCallInfo fcinfo, int index)
     }
     require_size(tenant, "tenant");
     return tenant;
+}
+
+std::string_view checked_path(std::string_view path)
+{
+    if (path.empty()) {
+        ereport(ERROR, (errcode(errcode_invalid_argument), errmsg("argument \"path\" must not be empty"),
+                        errhint("Give the request's path, such as '/payments'.")));
+    }
+    const std::size_t control = core::first_control(path);
+    if (control != std::string_view::npos) {
+        ereport(ERROR,
+                (errcode(errcode_invalid_argument), errmsg("argument \"path\" has a control character"),
+                 errdetail("Byte %zu is 0x%02x.", control + 1,
+                           static_cast<unsigned int>(static_cast<unsigned char>(path[control]))),
+                 errhint("Give the path as it stands in the request line, percent-encoded.")));
+    }
+    return utf8_of(path);
+}
+
+std::string_view tenant_argument(FunctionCallInfo fcinfo, int index)
+{
+    return checked_tenant(text_argument(fcinfo, index, "tenant"));
+}
+
+std::string_view key_argument(FunctionCallInfo fcinfo, int index)
+{
+    return PG_ARGISNULL(index) ? std::string_view{} : bytes_of(PG_GETARG_TEXT_PP(index));
 }
 
 std::string_view pattern_argument(FunctionCallInfo fcinfo, int index)
@@ -121,9 +128,8 @@ std::string_view pattern_argument(FunctionCallInfo fcinfo, int index)
     return pattern;
 }
 
-std::string_view method_argument(FunctionCallInfo fcinfo, int index)
+std::string_view checked_method(std::string_view method)
 {
-    const std::string_view method = text_argument(fcinfo, index, "method");
     if (!core::method_valid(method)) {
         ereport(ERROR,
                 (errcode(errcode_invalid_argument), errmsg("argument \"method\" is not an HTTP method"),
@@ -131,6 +137,11 @@ std::string_view method_argument(FunctionCallInfo fcinfo, int index)
                  errhint("Give the request's method, such as 'POST'.")));
     }
     return method;
+}
+
+std::string_view method_argument(FunctionCallInfo fcinfo, int index)
+{
+    return checked_method(text_argument(fcinfo, index, "method"));
 }
 
 [[noreturn]] void refuse_two_bodies()
@@ -147,7 +158,7 @@ Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int bod
     }
     Request request;
     request.method = method_argument(fcinfo, method);
-    request.path = path_argument(fcinfo, path);
+    request.path = checked_path(text_argument(fcinfo, path, "path"));
     request.body = PG_ARGISNULL(body) ? nullptr : PG_GETARG_JSONB_P(body);
     request.raw_body = PG_ARGISNULL(raw_body) ? nullptr : PG_GETARG_BYTEA_PP(raw_body);
     return request;

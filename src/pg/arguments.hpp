@@ -15,7 +15,15 @@ void require_not_null(FunctionCallInfo fcinfo, int index, const char *argument);
 std::string_view text_argument(FunctionCallInfo fcinfo, int index, const char *argument);
 // Not blank, and at most 256 bytes.
 std::string_view name_argument(FunctionCallInfo fcinfo, int index, const char *argument);
+
+// The value itself; the path as UTF-8, since the fingerprint is the same whatever the database's encoding.
+std::string_view checked_tenant(std::string_view tenant);
+std::string_view checked_method(std::string_view method);
+std::string_view checked_path(std::string_view path);
+
 std::string_view tenant_argument(FunctionCallInfo fcinfo, int index);
+// Without data where it is null.
+std::string_view key_argument(FunctionCallInfo fcinfo, int index);
 std::string_view pattern_argument(FunctionCallInfo fcinfo, int index);
 std::string_view method_argument(FunctionCallInfo fcinfo, int index);
 Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int body, int raw_body);

@@ -1,6 +1,7 @@
 #include "pg/claiming.hpp"
 
 #include "core/fingerprint.hpp"
+#include "pg/arguments.hpp"
 #include "pg/claims.hpp"
 #include "pg/counters.hpp"
 #include "pg/key_lock.hpp"
@@ -183,20 +184,12 @@ Answer decide_and_begin(const KeyTable &table, const KeyName &name, const Reques
     return answer;
 }
 
-} // namespace
-
 Answer plain_answer(core::Outcome outcome)
 {
     count_outcome(outcome);
     Answer answer{};
     answer.outcome = outcome;
     return answer;
-}
-
-Answer rejected_answer(std::string_view detail)
-{
-    count_outcome(core::Outcome::rejected);
-    return problem_answer(core::Outcome::rejected, core::problem_rejected, detail);
 }
 
 Answer claim_key(const KeyTable &table, const KeyName &name, const Request &request, const Policy &policy,
@@ -221,6 +214,34 @@ Answer claim_key(const KeyTable &table, const KeyName &name, const Request &requ
     }
     count_outcome(answer.outcome);
     return answer;
+}
+
+} // namespace
+
+Answer rejected_answer(std::string_view detail)
+{
+    count_outcome(core::Outcome::rejected);
+    return problem_answer(core::Outcome::rejected, core::problem_rejected, detail);
+}
+
+Answer claim(const KeyTable &table, const KeyName &name, const Request &request, const Policy &policy,
+             std::int64_t lease, const char *function)
+{
+    const bool has_key = name.key.data() != nullptr;
+    if (!policy.covered || (!has_key && !policy.key_required)) {
+        return plain_answer(core::Outcome::bypass);
+    }
+    if (!has_key) {
+        return rejected_answer(core::detail_missing_key);
+    }
+    std::size_t position = 0;
+    const core::KeyFault fault = core::check_key(name.key, position);
+    if (fault != core::KeyFault::none) {
+        core::Arena arena = current_context_arena();
+        return rejected_answer(core::key_fault_detail(fault, name.key.size(), position, arena));
+    }
+    require_writable(function);
+    return claim_key(table, name, request, policy, lease);
 }
 
 } // namespace idem::pg

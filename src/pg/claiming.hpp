@@ -25,11 +25,12 @@ struct Answer {
 };
 static_assert(std::is_trivially_destructible_v<Answer>);
 
-Answer plain_answer(core::Outcome outcome);
-Answer rejected_answer(std::string_view detail);
+// The whole of a claim; a key without data was not given. `lease` in us; 0: the claim holds for its transaction.
+// `function` is who claims, for the error where nothing can be written.
+Answer claim(const KeyTable &table, const KeyName &name, const Request &request, const Policy &policy,
+             std::int64_t lease, const char *function);
 
-// `lease` in us; 0: the claim holds for its transaction.
-Answer claim_key(const KeyTable &table, const KeyName &name, const Request &request, const Policy &policy,
-                 std::int64_t lease);
+// 400: for a key that can't even be read.
+Answer rejected_answer(std::string_view detail);
 
 } // namespace idem::pg

@@ -18,5 +18,7 @@ constexpr int errcode_response_too_large = MAKE_SQLSTATE('I', 'D', '0', '0', '7'
 constexpr int errcode_response_not_stored = MAKE_SQLSTATE('I', 'D', '0', '0', '8');
 constexpr int errcode_invalid_argument = MAKE_SQLSTATE('I', 'D', '0', '0', '9');
 constexpr int errcode_missing_token = MAKE_SQLSTATE('I', 'D', '0', '1', '0');
+constexpr int errcode_bad_answer = MAKE_SQLSTATE('I', 'D', '0', '1', '1');
+constexpr int errcode_leased_operation = MAKE_SQLSTATE('I', 'D', '0', '1', '2');
 
 } // namespace idem::pg

@@ -1,5 +1,6 @@
 #include "pg/leases.hpp"
 
+#include "pg/counters.hpp"
 #include "pg/errors.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/request.hpp"
@@ -168,6 +169,7 @@ void complete_lease(const KeyTable &table, const KeyName &name, const pg_uuid_t 
     values[p_shortest_life] = TimestampTzGetDatum(run.completed_at + shortest_answer_life);
     run_on_lease(table, name, Statement::lease_complete, values, nulls);
     end_statements(caller);
+    count(Counter::completions);
 }
 
 void renew_lease(const KeyTable &table, const KeyName &name, const pg_uuid_t *token, const Lease &lease)
@@ -201,6 +203,7 @@ void release_lease(const KeyTable &table, const KeyName &name, const pg_uuid_t *
     set_key_and_token(values, name, token->data);
     run_on_lease(table, name, Statement::lease_release, values, nullptr);
     end_statements(caller);
+    count(Counter::releases);
 }
 
 } // namespace idem::pg

@@ -3,6 +3,7 @@
 #include "core/method.hpp"
 #include "core/path_pattern.hpp"
 #include "pg/errors.hpp"
+#include "pg/handler.hpp"
 #include "pg/settings.hpp"
 
 namespace idem::pg {
@@ -16,6 +17,7 @@ struct CachedOperation {
     std::int64_t lease; // us; 0: the setting's
     core::IgnoreList ignore;
     ArrayType *ignore_array;
+    core::ErrorRules errors;
 };
 static_assert(std::is_trivially_destructible_v<CachedOperation>);
 
@@ -78,7 +80,16 @@ bool bool_column(std::uint64_t row, int column)
 
 void read_operations(const KeyTable &table, Registry &loaded)
 {
-    enum : std::uint8_t { method = 1, path_pattern, key_required, retention, leased, lease, ignored_fields };
+    enum : std::uint8_t {
+        method = 1,
+        path_pattern,
+        key_required,
+        retention,
+        leased,
+        lease,
+        ignored_fields,
+        statuses
+    };
     const std::uint64_t count = execute(table, Statement::read_operations, nullptr, nullptr, Eyes::newest, 0);
     MemoryContext spi_context = MemoryContextSwitchTo(loaded.memory);
     core::Arena arena = current_context_arena();
@@ -108,6 +119,8 @@ void read_operations(const KeyTable &table, Registry &loaded)
         operation.lease = interval_column(row, lease);
         operation.ignore_array = DatumGetArrayTypePCopy(column_of(row, ignored_fields, null));
         operation.ignore = ignore_list_of(operation.ignore_array);
+        const Datum rules = column_of(row, statuses, null);
+        operation.errors = error_rules_of(null ? nullptr : DatumGetJsonbP(rules));
         loaded.tree.add(text_column(row, method), patterns[row], static_cast<int>(row));
     }
     MemoryContextSwitchTo(spi_context);
@@ -214,6 +227,7 @@ Policy policy_of(const KeyTable &table, std::string_view method, std::string_vie
             operation.lease != 0 ? operation.lease : static_cast<std::int64_t>(settings.default_lease) * 1000;
     }
     policy.ignored = ignored_fields_with(operation.ignore, operation.ignore_array);
+    policy.errors = operation.errors;
     return policy;
 }
 
@@ -257,7 +271,7 @@ void store_operation(const KeyTable &table, const Operation &operation)
         ' ', ' ',
         ' ', operation.retention == nullptr ? 'n' : ' ',
         ' ', operation.lease == nullptr ? 'n' : ' ',
-        ' ',
+        ' ', operation.statuses == nullptr ? 'n' : ' ',
     };
     Datum values[] = {
         PointerGetDatum(text_of(upper_case(operation.method, buffer))),
@@ -267,6 +281,7 @@ void store_operation(const KeyTable &table, const Operation &operation)
         BoolGetDatum(operation.leased),
         PointerGetDatum(operation.lease),
         PointerGetDatum(operation.ignore),
+        PointerGetDatum(operation.statuses),
     };
     if (execute(table, Statement::update_operation, values, nulls, Eyes::newest, 0) == 0) {
         (void)execute(table, Statement::insert_operation, values, nulls, Eyes::snapshot, 0);

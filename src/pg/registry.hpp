@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "core/error_status.hpp"
 #include "pg/request.hpp"
 #include "pg/statements.hpp"
 
@@ -21,6 +22,7 @@ struct Policy {
     std::int64_t retention; // us
     std::int64_t lease;     // us; 0: a claim holds for its transaction, unless it asks for a lease
     IgnoredFields ignored;
+    core::ErrorRules errors; // what a handler's errors become
 };
 static_assert(std::is_trivially_destructible_v<Policy>);
 
@@ -38,6 +40,7 @@ struct Operation {
     bool leased;
     const Interval *lease; // null: the setting's
     ArrayType *ignore;
+    Jsonb *statuses; // null: the built-in ones
 };
 static_assert(std::is_trivially_destructible_v<Operation>);
 

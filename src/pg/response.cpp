@@ -1,5 +1,6 @@
 #include "pg/response.hpp"
 
+#include "core/error_status.hpp"
 #include "core/header.hpp"
 #include "pg/errors.hpp"
 #include "pg/settings.hpp"
@@ -59,11 +60,11 @@ std::string_view string_of(const JsonbValue &value)
 
 [[noreturn]] void refuse_headers(const char *detail, std::string_view name)
 {
-    ereport(ERROR, (errcode(errcode_invalid_argument),
-                    errmsg("argument \"headers\" is not a set of HTTP header fields"),
-                    name.data() == nullptr ? errdetail("%s", detail) : errdetail(detail, cstring_of(name)),
-                    errhint("Give a JSON object whose values are strings or arrays of strings, such as "
-                            "'{\"Location\": \"/payments/1\"}'.")));
+    ereport(ERROR,
+            (errcode(errcode_invalid_argument), errmsg("\"headers\" is not a set of HTTP header fields"),
+             name.data() == nullptr ? errdetail("%s", detail) : errdetail(detail, cstring_of(name)),
+             errhint("Give a JSON object whose values are strings or arrays of strings, such as "
+                     "'{\"Location\": \"/payments/1\"}'.")));
 }
 
 void check_field_name(std::string_view name)
@@ -182,6 +183,16 @@ Jsonb *problem_body(const core::Problem &problem, std::string_view detail)
     out.add_number("status", problem.status);
     out.add("detail", detail);
     return out.finish();
+}
+
+Response error_response(int status, std::string_view detail)
+{
+    const core::Problem problem{status, "about:blank", core::reason_phrase(status)};
+    Response response{};
+    response.status = status;
+    response.headers = problem_headers({}, {});
+    response.body = problem_body(problem, detail);
+    return response;
 }
 
 } // namespace idem::pg

@@ -139,6 +139,16 @@ void define_settings()
         "idempotency.dropped_headers", "Response headers that are never stored, separated by commas.",
         "They belong to one exchange and must not be handed to another request.", &settings.dropped_headers,
         default_dropped_headers, PGC_USERSET, 0, nullptr, nullptr, nullptr);
+    DefineCustomStringVariable(
+        "idempotency.http_tenant",
+        "Where idem_http() finds the tenant: a setting, or a setting and a JSON pointer into it.",
+        "Such as request.jwt.claims/tenant_id.", &settings.http_tenant, "", PGC_SUSET, 0, nullptr, nullptr,
+        nullptr);
+    DefineCustomBoolVariable(
+        "idempotency.log_handler_errors",
+        "Logs the message of an error for which a handler's request was answered with 5xx.",
+        "Messages may quote what the request contains; without it the SQLSTATE is logged.",
+        &settings.log_handler_errors, false, PGC_SUSET, 0, nullptr, nullptr, nullptr);
     DefineCustomBoolVariable(
         "idempotency.direct_lookup", "Reads a plain local key table without going through the planner.",
         "Turned off, every look goes through the planner, as it does by itself where the "

@@ -17,6 +17,8 @@ struct Settings {
     bool direct_lookup;
     char *ignored_fields;
     char *dropped_headers;
+    char *http_tenant;
+    bool log_handler_errors;
 };
 static_assert(std::is_trivially_destructible_v<Settings>);
 

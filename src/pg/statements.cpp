@@ -32,8 +32,8 @@ constexpr Oid lease_checkpoint_types[] = {TEXTOID, TEXTOID, UUIDOID, TEXTOID, JS
 constexpr Oid purge_select_types[] = {TIMESTAMPTZOID, TIMESTAMPTZOID, INT4OID};
 constexpr Oid purge_delete_types[] = {TIDARRAYOID, TIMESTAMPTZOID};
 
-constexpr Oid operation_types[] = {TEXTOID, TEXTOID,     BOOLOID,     INTERVALOID,
-                                   BOOLOID, INTERVALOID, TEXTARRAYOID};
+constexpr Oid operation_types[] = {TEXTOID, TEXTOID,     BOOLOID,      INTERVALOID,
+                                   BOOLOID, INTERVALOID, TEXTARRAYOID, JSONBOID};
 constexpr Oid tenant_types[] = {REGROLEOID, TEXTOID};
 
 #define IDEM_THIS_KEY "WHERE tenant_id OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.=) $2"
@@ -131,17 +131,17 @@ constexpr Definition definitions[] = {
     {key_table_name, "DELETE FROM %s WHERE tenant_id OPERATOR(pg_catalog.=) $1", look_types, 1},
     // read_operations
     {operations_table_name,
-     "SELECT method, path_pattern, key_required, retention, leased, lease, ignored_fields FROM %s", nullptr,
-     0},
+     "SELECT method, path_pattern, key_required, retention, leased, lease, ignored_fields, statuses FROM %s",
+     nullptr, 0},
     // update_operation
     {operations_table_name,
      "UPDATE %s SET path_pattern = $2, key_required = $3, retention = $4, leased = $5, lease = $6, "
-     "ignored_fields = $7 " IDEM_THIS_OPERATION,
+     "ignored_fields = $7, statuses = $8 " IDEM_THIS_OPERATION,
      operation_types, lengthof(operation_types)},
     // insert_operation
     {operations_table_name,
-     "INSERT INTO %s (method, path_pattern, key_required, retention, leased, lease, ignored_fields) "
-     "VALUES ($1, $2, $3, $4, $5, $6, $7)",
+     "INSERT INTO %s (method, path_pattern, key_required, retention, leased, lease, ignored_fields, "
+     "statuses) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
      operation_types, lengthof(operation_types)},
     // delete_operation
     {operations_table_name, "DELETE FROM %s " IDEM_THIS_OPERATION, operation_types, 2},

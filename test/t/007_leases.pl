@@ -141,7 +141,7 @@ my $dump = $node->basedir . '/dump.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, $node->connstr('postgres') ], 'pg_dump');
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, $node->connstr('restored') ], 'restored');
-is($node->safe_psql('restored', 'SELECT * FROM idempotency_operations ORDER BY 1'), "POST|/payments|t||f||{}\nPUT|/accounts/{id}|t|2 days|t|00:00:30|{/a}", 'the registry is there');
+is($node->safe_psql('restored', 'SELECT * FROM idempotency_operations ORDER BY 1'), "POST|/payments|t||f||{}|\nPUT|/accounts/{id}|t|2 days|t|00:00:30|{/a}|", 'the registry is there');
 is($node->safe_psql('restored', 'SELECT * FROM idempotency_tenants'), 'app_acme|acme', 'the bindings are there');
 is($node->safe_psql('restored', "SELECT idem_complete('acme', 'key-dumped-000000001', 201, token => '$lease')"), 'completed', 'the lease is there');
 

@@ -113,8 +113,7 @@ append_to_file($claims, <<'SQL');
 \set r random(1, 60000)
 SET lock_timeout = '1s';
 BEGIN;
-SELECT outcome FROM idem.idem_claim('acme', 'key-many--' || lpad(:r::text, 10, '0'), 'POST', '/p');
-SELECT idem.idem_complete('acme', 'key-many--' || lpad(:r::text, 10, '0'), 200) FROM idem.idem_lookup('acme', 'key-many--' || lpad(:r::text, 10, '0')) WHERE state = 'in_progress';
+SELECT idem.idem_complete('acme', 'key-many--' || lpad(:r::text, 10, '0'), 200) FROM idem.idem_claim('acme', 'key-many--' || lpad(:r::text, 10, '0'), 'POST', '/p') WHERE outcome = 'claimed';
 COMMIT;
 SQL
 my $purge = $node->background_psql('postgres');
