@@ -14,3 +14,11 @@ ALTER TABLE hand_keys DROP CONSTRAINT idempotency_keys_status_check,
                  ELSE claim_token IS NULL AND lease_expires_at IS NULL AND response_status IS NOT NULL
                END);
 VACUUM ANALYZE;
+
+-- the same payment as a function, for idem_execute()
+CREATE FUNCTION pay(body jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE accounts SET balance = balance + (body ->> 'amount')::bigint WHERE id = (body ->> 'account')::int;
+    INSERT INTO payments (account, amount) VALUES ((body ->> 'account')::int, (body ->> 'amount')::bigint);
+    RETURN jsonb_build_object('payment', 1);
+END $$;
