@@ -15,7 +15,8 @@ void check(const std::string &mode, const std::string &what, bool condition)
     failures += condition ? 0 : 1;
 }
 
-const std::string claim_sql = "SELECT outcome, status, raw_body FROM idem_claim($1, $2, 'POST', '/payments', $3::jsonb)";
+const std::string claim_sql =
+    "SELECT outcome, status, raw_body FROM idem_claim($1, $2, 'POST', '/payments', $3::jsonb)";
 const std::string complete_sql = "SELECT idem_complete($1, $2, $3::int, raw_body => $4::bytea)";
 
 class Session {
@@ -49,7 +50,8 @@ public:
             return work.exec_params1(complete_sql, "acme", key, 201, hex)[0].as<std::string>();
         }
         return work
-            .exec1("SELECT idem_complete('acme', " + work.quote(key) + ", 201, raw_body => " + work.quote(hex) + ")")[0]
+            .exec1("SELECT idem_complete('acme', " + work.quote(key) + ", 201, raw_body => " +
+                   work.quote(hex) + ")")[0]
             .as<std::string>();
     }
 
@@ -82,7 +84,8 @@ public:
         }
         try {
             pqxx::work work{connection_};
-            check(mode_, "a rollback frees the key", claim(work, free, body)[0].as<std::string>() == "claimed");
+            check(mode_, "a rollback frees the key",
+                  claim(work, free, body)[0].as<std::string>() == "claimed");
             work.commit();
             check(mode_, "a commit without completion is refused", false);
         } catch (const pqxx::sql_error &error) {
@@ -90,10 +93,10 @@ public:
         }
         pqxx::nontransaction autocommit{connection_};
         for (const char *outcome : {"completed", "replay"}) {
-            const pqxx::row answer =
-                autocommit.exec_params1("SELECT outcome, status FROM idem_execute('acme', $1, 'POST', '/payments', $2::jsonb, "
-                                        "'pay(jsonb)')",
-                                        "pqxx-" + mode_ + "-executed-00001", body);
+            const pqxx::row answer = autocommit.exec_params1(
+                "SELECT outcome, status FROM idem_execute('acme', $1, 'POST', '/payments', $2::jsonb, "
+                "'pay(jsonb)')",
+                "pqxx-" + mode_ + "-executed-00001", body);
             check(mode_, std::string{"idem_execute in autocommit: "} + outcome,
                   answer[0].as<std::string>() == outcome && answer[1].as<int>() == 200);
         }
@@ -118,7 +121,8 @@ int main()
     pqxx::connection connection;
     pqxx::work work{connection};
     pqxx::pipeline pipeline{work};
-    const auto claimed = pipeline.insert("SELECT outcome FROM idem_claim('acme', 'pqxx-pipeline-000001', 'POST', '/p')");
+    const auto claimed =
+        pipeline.insert("SELECT outcome FROM idem_claim('acme', 'pqxx-pipeline-000001', 'POST', '/p')");
     pipeline.insert("INSERT INTO paid VALUES ('pqxx-pipeline-000001', 15)");
     const auto completed = pipeline.insert("SELECT idem_complete('acme', 'pqxx-pipeline-000001', 201)");
     check("pipeline", "claimed", pipeline.retrieve(claimed)[0][0].as<std::string>() == "claimed");

@@ -1,12 +1,13 @@
 -- A role that is bound to tenants can't touch another tenant's keys.
 BEGIN;
-SELECT plan(24);
+SELECT plan(25);
 CREATE ROLE t_acme;
 CREATE ROLE t_acme_web IN ROLE t_acme;
 CREATE ROLE t_free;
 GRANT USAGE ON SCHEMA public TO t_acme, t_free;
-GRANT EXECUTE ON FUNCTION idem_claim, idem_complete, idem_release, idem_renew, idem_checkpoint, idem_lookup, idem_forget(text),
+GRANT EXECUTE ON FUNCTION idem_claim, idem_complete, idem_release, idem_renew, idem_checkpoint, idem_lookup, idem_execute, idem_forget(text),
     idem_forget(text, text) TO t_acme, t_free;
+CREATE FUNCTION handle(jsonb) RETURNS jsonb LANGUAGE sql AS 'SELECT $1';
 CREATE TEMP TABLE lease AS SELECT token FROM idem_claim('globex', 'key-globex-000000001', 'POST', '/p', lease => '60 s');
 GRANT SELECT ON lease TO t_acme, t_free;
 CREATE FUNCTION pg_temp.outcome(tenant text) RETURNS text LANGUAGE sql AS
@@ -23,6 +24,7 @@ SET LOCAL ROLE t_acme;
 SELECT is(pg_temp.outcome('acme'), 'bypass', 'its own tenant');
 SELECT throws_ok($$SELECT pg_temp.outcome('globex')$$, '42501', 'role "t_acme" may not act for tenant "globex"', 'claim for another tenant');
 SELECT throws_ok($$SELECT pg_temp.outcome('Acme')$$, '42501', NULL, 'byte by byte');
+SELECT throws_ok($$SELECT idem_execute('globex', 'key-globex-000000001', 'POST', '/p', NULL, 'handle(jsonb)')$$, '42501', NULL, 'execute');
 SELECT throws_ok($$SELECT idem_lookup('globex', 'key-globex-000000001')$$, '42501', NULL, 'lookup');
 SELECT throws_ok($$SELECT idem_complete('globex', 'key-globex-000000001', 200, token => (SELECT token FROM lease))$$, '42501', NULL, 'complete, with the token');
 SELECT throws_ok($$SELECT idem_release('globex', 'key-globex-000000001', (SELECT token FROM lease))$$, '42501', NULL, 'release');
