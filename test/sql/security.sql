@@ -10,8 +10,8 @@ SELECT pg_describe_object(classid, objid, 0) AS without_comment
   FROM pg_depend WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
    AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'idempotency')
    AND obj_description(objid, classid::regclass::name) IS NULL
-   AND NOT EXISTS (SELECT FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid  -- a table's row type, an array type
-                    WHERE classid = 'pg_type'::regclass AND t.oid = objid AND (c.relkind = 'r' OR t.typelem <> 0));
+   AND NOT EXISTS (SELECT FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid  -- the row type of a table or view, an array type
+                    WHERE classid = 'pg_type'::regclass AND t.oid = objid AND (c.relkind IN ('r', 'v') OR t.typelem <> 0));
 SELECT attname AS column_without_comment FROM pg_attribute
  WHERE attrelid = 'idem.idempotency_keys'::regclass AND attnum > 0 AND col_description(attrelid, attnum) IS NULL;
 SELECT proname, provolatile, proparallel, proisstrict, has_function_privilege('public', oid, 'EXECUTE') AS for_public
@@ -19,7 +19,7 @@ SELECT proname, provolatile, proparallel, proisstrict, has_function_privilege('p
 ALTER EXTENSION idempotency SET SCHEMA public;
 SELECT attname, format_type(atttypid, atttypmod), attnotnull, (SELECT collname FROM pg_collation WHERE oid = attcollation)
   FROM pg_attribute WHERE attrelid = 'idem.idempotency_keys'::regclass AND attnum > 0 ORDER BY attnum;
-SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'idem.idempotency_keys'::regclass ORDER BY 1;
+SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'idem.idempotency_keys'::regclass AND contype <> 'n' ORDER BY 1;
 
 -- a role without a grant, and one that has just the application's
 CREATE ROLE idem_nobody;
