@@ -61,9 +61,7 @@ Execution execute_request(const KeyTable &table, const KeyName &name, const Requ
     require_body_kind(handler, request);
     require_tenant(table, name.tenant);
     const Policy policy = policy_of(table, request.method, request.path);
-    if (policy.lease != 0) {
-        refuse_lease(caller, "The operation is registered as leased: its work is more than one transaction.");
-    }
+    const bool leased = policy.lease != 0;
     const core::ErrorRules rules = copy_of(policy.errors);
 
     const Answer answer = claim(table, name, request, policy, 0, caller);
@@ -71,6 +69,9 @@ Execution execute_request(const KeyTable &table, const KeyName &name, const Requ
     Execution execution = execution_of(answer);
     if (!claimed && answer.outcome != core::Outcome::bypass) {
         return execution;
+    }
+    if (leased) {
+        refuse_lease(caller, "The operation is registered as leased: its work is more than one transaction.");
     }
     if (answer.checkpoint != nullptr) {
         refuse_lease(caller,

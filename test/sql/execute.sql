@@ -188,6 +188,9 @@ SELECT f.* FROM (VALUES (1, '[]'), (2, '{"2": 400}'), (3, '{"23505": "400"}'), (
     pg_temp.fails(format('SELECT idem_allow(%L, %L, statuses => %L)', 'POST', '/p', statuses)) AS f ORDER BY n;
 -- a leased operation is more than one transaction
 SELECT * FROM pg_temp.fails($$SELECT * FROM idem_execute('acme', 'key-leased-000000001', 'POST', '/slow', '{}', 'mended(jsonb)')$$);
+-- what was completed before it was registered so is answered
+SELECT idem_allow('POST', '/payments', lease => '1 min');
+SELECT outcome, status FROM idem_execute('acme', 'key-exec-00000000001', 'POST', '/payments', '{"n": 1}', 'pay(jsonb)');
 SELECT idem_disallow('POST', '/slow'), idem_disallow('POST', '/payments');
 -- a leased run that has stopped at a checkpoint is not begun anew
 SELECT token FROM idem_claim('acme', 'key-leased-000000002', 'POST', '/p', '{}', lease => '1 min') \gset
