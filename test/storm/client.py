@@ -35,7 +35,8 @@ class Client(threading.Thread):
     def connect(self):
         while True:
             try:
-                self.session = psycopg.connect(autocommit=True, connect_timeout=5, application_name="storm")
+                # a database of encoding SQL_ASCII would hand out bytes
+                self.session = psycopg.connect(autocommit=True, connect_timeout=5, application_name="storm", client_encoding="utf8")
                 if self.random.random() < 0.3:
                     self.session.execute("SET default_transaction_isolation = %s" % self.random.choice(("'repeatable read'", "serializable")))
                 return
