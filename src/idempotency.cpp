@@ -86,12 +86,17 @@ namespace {
 using namespace idem;
 using namespace idem::pg;
 
-Datum form_answer(FunctionCallInfo fcinfo, const Answer &answer)
+TupleDesc result_row_type(FunctionCallInfo fcinfo)
 {
     TupleDesc descriptor;
     if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
         elog(ERROR, "return type must be a row type");
     }
+    return descriptor;
+}
+
+Datum form_answer(FunctionCallInfo fcinfo, const Answer &answer)
+{
     enum Column : std::uint8_t {
         outcome,
         attempt,
@@ -117,21 +122,17 @@ Datum form_answer(FunctionCallInfo fcinfo, const Answer &answer)
     set_pointer(outcome, text_of(core::outcome_name(answer.outcome)));
     set_number(attempt, answer.attempt);
     set_pointer(token, answer.token);
-    set_number(status, answer.status);
-    set_pointer(headers, answer.headers);
-    set_pointer(body, answer.body);
-    set_pointer(raw_body, answer.raw_body);
+    set_number(status, answer.response.status);
+    set_pointer(headers, answer.response.headers);
+    set_pointer(body, answer.response.body);
+    set_pointer(raw_body, answer.response.raw_body);
     set_pointer(checkpoint, answer.checkpoint);
     set_pointer(checkpoint_state, answer.checkpoint_state);
-    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls));
+    return HeapTupleGetDatum(heap_form_tuple(result_row_type(fcinfo), values, nulls));
 }
 
 Datum form_execution(FunctionCallInfo fcinfo, const Execution &execution)
 {
-    TupleDesc descriptor;
-    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
-        elog(ERROR, "return type must be a row type");
-    }
     enum Column : std::uint8_t { outcome, attempt, status, headers, body, raw_body, column_count };
     const Response &response = execution.response;
     Datum values[column_count] = {
@@ -150,7 +151,7 @@ Datum form_execution(FunctionCallInfo fcinfo, const Execution &execution)
         response.body == nullptr,
         response.raw_body == nullptr,
     };
-    return HeapTupleGetDatum(heap_form_tuple(descriptor, values, const_cast<bool *>(nulls)));
+    return HeapTupleGetDatum(heap_form_tuple(result_row_type(fcinfo), values, const_cast<bool *>(nulls)));
 }
 
 Oid handler_argument(FunctionCallInfo fcinfo, int index)
@@ -164,11 +165,7 @@ Oid handler_argument(FunctionCallInfo fcinfo, int index)
 bool take_http_body(FunctionCallInfo fcinfo, int body, int raw_body, const HttpRequest &http,
                     Request &request)
 {
-    if (!PG_ARGISNULL(body) && !PG_ARGISNULL(raw_body)) {
-        refuse_two_bodies();
-    }
-    request.body = PG_ARGISNULL(body) ? nullptr : PG_GETARG_JSONB_P(body);
-    request.raw_body = PG_ARGISNULL(raw_body) ? nullptr : PG_GETARG_BYTEA_PP(raw_body);
+    body_arguments(fcinfo, body, raw_body, request.body, request.raw_body);
     if (http.body == nullptr || request.body != nullptr || request.raw_body != nullptr) {
         return true;
     }
@@ -266,9 +263,9 @@ Datum idem_complete(PG_FUNCTION_ARGS)
                 (errcode(errcode_invalid_argument), errmsg("argument \"status\" is out of range: %d", status),
                  errdetail("A final HTTP status is %d to %d.", core::min_status, core::max_status)));
     }
-    if (!PG_ARGISNULL(arg_body) && !PG_ARGISNULL(arg_raw_body)) {
-        refuse_two_bodies();
-    }
+    Response response{};
+    response.status = status;
+    body_arguments(fcinfo, arg_body, arg_raw_body, response.body, response.raw_body);
     const bool undone = bool_argument(fcinfo, arg_undone, "undone");
 
     require_writable("idem_complete");
@@ -286,11 +283,7 @@ Datum idem_complete(PG_FUNCTION_ARGS)
         require_nothing_written(name, undone, status);
     }
 
-    Response response{};
-    response.status = status;
     response.headers = PG_ARGISNULL(arg_headers) ? nullptr : storable_headers(PG_GETARG_JSONB_P(arg_headers));
-    response.body = PG_ARGISNULL(arg_body) ? nullptr : PG_GETARG_JSONB_P(arg_body);
-    response.raw_body = PG_ARGISNULL(arg_raw_body) ? nullptr : PG_GETARG_BYTEA_PP(arg_raw_body);
     const StoredKey run = finished_run(name, response);
     if (leased) {
         complete_lease(table, name, PG_GETARG_UUID_P(arg_token), run);
@@ -431,8 +424,7 @@ Datum idem_http(PG_FUNCTION_ARGS)
     if (!take_http_body(fcinfo, arg_body, arg_raw_body, http, request)) {
         response = error_response(400, "The body of the request is not valid JSON.");
     } else if (http.key_fault != core::HeaderFault::none) {
-        const Answer answer = rejected_answer(core::header_fault_detail(http.key_fault));
-        response = Response{answer.status, answer.headers, answer.body, answer.raw_body};
+        response = rejected_answer(core::header_fault_detail(http.key_fault)).response;
     } else {
         response =
             execute_request(key_table_beside(fcinfo->flinfo->fn_oid), name, request, handler, "idem_http")
@@ -831,10 +823,6 @@ Datum idem_key_lock(PG_FUNCTION_ARGS)
  */
 Datum idem_counters(PG_FUNCTION_ARGS)
 {
-    TupleDesc descriptor;
-    if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE) {
-        elog(ERROR, "return type must be a row type");
-    }
     const Counts counts = current_counts();
     Datum values[counter_count + 2];
     bool nulls[counter_count + 2] = {};
@@ -843,5 +831,5 @@ Datum idem_counters(PG_FUNCTION_ARGS)
     for (std::size_t i = 0; i < counter_count; i++) {
         values[i + 2] = Int64GetDatum(static_cast<std::int64_t>(counts.values[i]));
     }
-    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(descriptor, values, nulls)));
+    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(result_row_type(fcinfo), values, nulls)));
 }

@@ -144,23 +144,24 @@ std::string_view method_argument(FunctionCallInfo fcinfo, int index)
     return checked_method(text_argument(fcinfo, index, "method"));
 }
 
-[[noreturn]] void refuse_two_bodies()
+void body_arguments(FunctionCallInfo fcinfo, int body_index, int raw_body_index, Jsonb *&body,
+                    bytea *&raw_body)
 {
-    ereport(ERROR, (errcode(errcode_invalid_argument),
-                    errmsg("arguments \"body\" and \"raw_body\" must not both be given"),
-                    errhint("Give the body as jsonb in \"body\" or as bytes in \"raw_body\".")));
+    if (!PG_ARGISNULL(body_index) && !PG_ARGISNULL(raw_body_index)) {
+        ereport(ERROR, (errcode(errcode_invalid_argument),
+                        errmsg("arguments \"body\" and \"raw_body\" must not both be given"),
+                        errhint("Give the body as jsonb in \"body\" or as bytes in \"raw_body\".")));
+    }
+    body = PG_ARGISNULL(body_index) ? nullptr : PG_GETARG_JSONB_P(body_index);
+    raw_body = PG_ARGISNULL(raw_body_index) ? nullptr : PG_GETARG_BYTEA_PP(raw_body_index);
 }
 
 Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int body, int raw_body)
 {
-    if (!PG_ARGISNULL(body) && !PG_ARGISNULL(raw_body)) {
-        refuse_two_bodies();
-    }
     Request request;
+    body_arguments(fcinfo, body, raw_body, request.body, request.raw_body);
     request.method = method_argument(fcinfo, method);
     request.path = checked_path(text_argument(fcinfo, path, "path"));
-    request.body = PG_ARGISNULL(body) ? nullptr : PG_GETARG_JSONB_P(body);
-    request.raw_body = PG_ARGISNULL(raw_body) ? nullptr : PG_GETARG_BYTEA_PP(raw_body);
     return request;
 }
 

@@ -27,7 +27,9 @@ std::string_view key_argument(FunctionCallInfo fcinfo, int index);
 std::string_view pattern_argument(FunctionCallInfo fcinfo, int index);
 std::string_view method_argument(FunctionCallInfo fcinfo, int index);
 Request request_arguments(FunctionCallInfo fcinfo, int method, int path, int body, int raw_body);
-[[noreturn]] void refuse_two_bodies();
+// Each null where it is not given; both at once are refused.
+void body_arguments(FunctionCallInfo fcinfo, int body_index, int raw_body_index, Jsonb *&body,
+                    bytea *&raw_body);
 core::IgnoreList ignore_argument(FunctionCallInfo fcinfo, int index);
 const pg_uuid_t *token_argument(FunctionCallInfo fcinfo, int index);
 bool bool_argument(FunctionCallInfo fcinfo, int index, const char *argument);

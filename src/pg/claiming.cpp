@@ -6,7 +6,6 @@
 #include "pg/counters.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/leases.hpp"
-#include "pg/response.hpp"
 #include "pg/settings.hpp"
 
 namespace idem::pg {
@@ -18,9 +17,9 @@ Answer problem_answer(core::Outcome outcome, const core::Problem &problem, std::
 {
     Answer answer{};
     answer.outcome = outcome;
-    answer.status = problem.status;
-    answer.headers = problem_headers(header, value);
-    answer.body = problem_body(problem, detail);
+    answer.response.status = problem.status;
+    answer.response.headers = problem_headers(header, value);
+    answer.response.body = problem_body(problem, detail);
     return answer;
 }
 
@@ -52,10 +51,10 @@ Answer replay_answer(const StoredKey &row)
     Answer answer{};
     answer.outcome = core::Outcome::replay;
     answer.attempt = row.attempt;
-    answer.status = row.response_status;
-    answer.headers = replay_headers(row.headers);
-    answer.body = row.body;
-    answer.raw_body = row.raw_body;
+    answer.response.status = row.response_status;
+    answer.response.headers = replay_headers(row.headers);
+    answer.response.body = row.body;
+    answer.response.raw_body = row.raw_body;
     return answer;
 }
 

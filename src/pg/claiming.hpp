@@ -9,16 +9,14 @@
 #include "pg/key_store.hpp"
 #include "pg/registry.hpp"
 #include "pg/request.hpp"
+#include "pg/response.hpp"
 
 namespace idem::pg {
 
 struct Answer {
     core::Outcome outcome;
-    int attempt; // 0: none
-    int status;  // 0: none
-    Jsonb *headers;
-    Jsonb *body;
-    bytea *raw_body;
+    int attempt;            // 0: none
+    Response response;      // of status 0: none
     const pg_uuid_t *token; // null: none
     text *checkpoint;       // null: none; so is its state
     Jsonb *checkpoint_state;

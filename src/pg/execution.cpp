@@ -33,7 +33,7 @@ Execution execution_of(const Answer &answer)
     Execution execution{};
     execution.outcome = core::outcome_name(answer.outcome);
     execution.attempt = answer.attempt;
-    execution.response = Response{answer.status, answer.headers, answer.body, answer.raw_body};
+    execution.response = answer.response;
     return execution;
 }
 
@@ -79,8 +79,7 @@ Execution execute_request(const KeyTable &table, const KeyName &name, const Requ
                      "the steps before it.");
     }
 
-    execution.response =
-        run_handler(handler, request, rules, claimed ? RunName{name.tenant, name.key} : RunName{});
+    execution.response = run_handler(handler, request, rules, claimed ? name : KeyName{});
     Jsonb *storable =
         execution.response.headers == nullptr ? nullptr : storable_headers(execution.response.headers);
     if (claimed) {

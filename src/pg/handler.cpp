@@ -146,7 +146,7 @@ bool keep_effects(int status)
 }
 
 // Of a failure, the log gets what finds its cause and no value: messages quote what they complain about.
-void log_failure(const Handler &handler, const RunName &name, const ErrorData *error)
+void log_failure(const Handler &handler, const KeyName &name, const ErrorData *error)
 {
     const char *object = error->constraint_name != nullptr ? error->constraint_name : error->table_name;
     ereport(LOG, (errcode(error->sqlerrcode),
@@ -242,8 +242,7 @@ core::ErrorRules error_rules_of(Jsonb *statuses)
     while ((token = JsonbIteratorNext(&iterator, &value, true)) != WJB_DONE) {
         core::ErrorRule &rule = rules[parsed.count];
         if (token == WJB_KEY) {
-            const std::string_view pattern{value.val.string.val,
-                                           static_cast<std::size_t>(value.val.string.len)};
+            const std::string_view pattern = string_of(value);
             if (!core::error_pattern_valid(pattern)) {
                 refuse_statuses("\"%s\" is neither a SQLSTATE nor a class of them.", pattern);
             }
@@ -262,7 +261,7 @@ core::ErrorRules error_rules_of(Jsonb *statuses)
 }
 
 Response run_handler(const Handler &handler, const Request &request, const core::ErrorRules &rules,
-                     const RunName &name)
+                     const KeyName &name)
 {
     auto *run = static_cast<Run *>(palloc0(sizeof(Run)));
     run->handler = &handler;

@@ -10,6 +10,7 @@
 #include "pg/prelude.hpp"
 
 #include "core/error_status.hpp"
+#include "pg/key_store.hpp"
 #include "pg/request.hpp"
 #include "pg/response.hpp"
 
@@ -29,17 +30,11 @@ Handler check_handler(Oid function, Oid schema);
 // Raises ID009 where the handler doesn't take the kind of body that the request has.
 void require_body_kind(const Handler &handler, const Request &request);
 
-// Whose work the log is told of when it fails; the key's data is null where there is none.
-struct RunName {
-    std::string_view tenant;
-    std::string_view key;
-};
-
 // {"SQLSTATE or class": status, ...}; null: none. Raises ID009 that names the argument "statuses".
 core::ErrorRules error_rules_of(Jsonb *statuses);
 
-// Runs it. Raises ID011 for an answer that is none, and the errors that are never an answer (core/error_status.hpp).
+// Runs it; `name` is for the log, its key without data where there is none. Raises ID011 for an answer that is none, and the errors that are never an answer (core/error_status.hpp).
 Response run_handler(const Handler &handler, const Request &request, const core::ErrorRules &rules,
-                     const RunName &name);
+                     const KeyName &name);
 
 } // namespace idem::pg

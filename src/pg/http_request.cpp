@@ -56,11 +56,6 @@ Jsonb *json_setting(const char *name)
     return value;
 }
 
-std::string_view string_of(const JsonbValue &value)
-{
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 // One field value, or that it came more than once.
 struct Field {
     std::string_view value;

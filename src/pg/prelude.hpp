@@ -111,6 +111,12 @@ inline std::string_view bytes_of(const varlena *value)
     return {VARDATA_ANY(value), static_cast<std::size_t>(VARSIZE_ANY_EXHDR(value))};
 }
 
+// Of a jbvString: it lives as long as its document.
+inline std::string_view string_of(const JsonbValue &value)
+{
+    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
+}
+
 inline text *text_of(std::string_view value)
 {
     return cstring_to_text_with_len(value.data(), static_cast<int>(value.size()));

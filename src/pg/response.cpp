@@ -53,11 +53,6 @@ private:
 };
 static_assert(std::is_trivially_destructible_v<ObjectBuilder>);
 
-std::string_view string_of(const JsonbValue &value)
-{
-    return {value.val.string.val, static_cast<std::size_t>(value.val.string.len)};
-}
-
 [[noreturn]] void refuse_headers(const char *detail, std::string_view name)
 {
     ereport(ERROR,

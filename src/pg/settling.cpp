@@ -1,12 +1,11 @@
 #include "pg/settling.hpp"
 
+#include "core/fingerprint.hpp"
+#include "core/status.hpp"
 #include "pg/counters.hpp"
 #include "pg/errors.hpp"
 #include "pg/request.hpp"
 #include "pg/settings.hpp"
-
-#include "core/fingerprint.hpp"
-#include "core/status.hpp"
 
 namespace idem::pg {
 
@@ -19,6 +18,24 @@ namespace {
              errmsg("idempotency key \"%s\" of tenant \"%s\" is not claimed with a lease",
                     cstring_of(name.key), cstring_of(name.tenant)),
              errdetail("Only a leased claim has a token."), errhint("Leave out the argument \"token\".")));
+}
+
+void require_storable_size(const KeyName &name, const StoredKey &run)
+{
+    const auto size_of = [](const void *value) -> std::size_t {
+        return value == nullptr ? 0 : toast_raw_datum_size(PointerGetDatum(value)) - VARHDRSZ;
+    };
+    const std::size_t size = size_of(run.headers) + size_of(run.body) + size_of(run.raw_body);
+    const std::size_t limit = max_stored_size();
+    if (size > limit) {
+        ereport(
+            ERROR,
+            (errcode(errcode_response_too_large),
+             errmsg("the response for idempotency key \"%s\" of tenant \"%s\" is too large",
+                    cstring_of(name.key), cstring_of(name.tenant)),
+             errdetail("It has %zu bytes; the limit is %zu.", size, limit),
+             errhint("Answer with a reference to the result, or raise \"idempotency.max_response_size\".")));
+    }
 }
 
 } // namespace
@@ -104,28 +121,6 @@ std::size_t max_stored_size()
 {
     return static_cast<std::size_t>(settings.max_response_size) * 1024;
 }
-
-namespace {
-
-void require_storable_size(const KeyName &name, const StoredKey &run)
-{
-    const auto size_of = [](const void *value) -> std::size_t {
-        return value == nullptr ? 0 : toast_raw_datum_size(PointerGetDatum(value)) - VARHDRSZ;
-    };
-    const std::size_t size = size_of(run.headers) + size_of(run.body) + size_of(run.raw_body);
-    const std::size_t limit = max_stored_size();
-    if (size > limit) {
-        ereport(
-            ERROR,
-            (errcode(errcode_response_too_large),
-             errmsg("the response for idempotency key \"%s\" of tenant \"%s\" is too large",
-                    cstring_of(name.key), cstring_of(name.tenant)),
-             errdetail("It has %zu bytes; the limit is %zu.", size, limit),
-             errhint("Answer with a reference to the result, or raise \"idempotency.max_response_size\".")));
-    }
-}
-
-} // namespace
 
 StoredKey finished_run(const KeyName &name, const Response &response)
 {

@@ -1,24 +1,17 @@
 // Path patterns against a slow reference: the first lines are patterns, the last one is a path.
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/path_pattern.hpp"
 #include "json_document.hpp"
+#include "require.hpp"
 
 using namespace idem;
 using namespace idem::test;
 
 namespace {
-
-void require(bool condition)
-{
-    if (!condition) {
-        std::abort();
-    }
-}
 
 // Of a pattern or path; "//" is "/" without the slash at its end: one segment, which is empty.
 std::vector<std::string> segments_of(std::string_view path)

@@ -1,22 +1,15 @@
 // Header values, keys, pointers and lists: whatever comes, the answer keeps its own rules.
-#include <cstdlib>
 
 #include "core/header.hpp"
 #include "core/key.hpp"
 #include "core/method.hpp"
 #include "json_document.hpp"
+#include "require.hpp"
 
 using namespace idem;
 using namespace idem::test;
 
 namespace {
-
-void require(bool condition)
-{
-    if (!condition) {
-        std::abort();
-    }
-}
 
 void header(std::string_view value)
 {

@@ -1,15 +1,15 @@
 """The checker of the storm: what the clients wrote down and what the tables say, and whether they keep the promises.
 
-check.py HISTORY EFFECTS KEYS [tables]    each a file with one JSON object a line; prints what it finds, exits with 1 if there is
-anything. With "tables", the history is only counted: after an asynchronous failover the last answers may be lost, but never an effect
-without its key.
-
-  EFFECTS  key, payload, run
-  KEYS     key, status, response_status, response_body
+check.py HISTORY [tables]    HISTORY has one JSON object a line, the tables are those of PGHOST's server; prints what it finds, exits
+with 1 if there is anything. With "tables", the history is only counted: after an asynchronous failover the last answers may be lost,
+but never an effect without its key.
 """
 import collections
 import json
 import sys
+
+import psycopg
+from psycopg.rows import dict_row
 
 # errors that a client may see of a server that is cancelled, terminated, restarted or busy; the first two digits or all five
 KNOWN_ERRORS = {"08", "57014", "57P01", "57P02", "57P03", "40001", "40P01"}
@@ -77,14 +77,13 @@ def check(history, effects, keys):
     return findings
 
 
-def lines(path):
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 def main():
-    history, effects, keys = (lines(path) for path in sys.argv[1:4])
-    findings = check([] if sys.argv[4:] == ["tables"] else history, effects, keys)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        history = [json.loads(line) for line in file]
+    with psycopg.connect(row_factory=dict_row, client_encoding="utf8") as session:
+        effects = session.execute("SELECT * FROM effects").fetchall()
+        keys = session.execute("SELECT key, status, response_status, response_body FROM idempotency_keys").fetchall()
+    findings = check([] if sys.argv[2:] == ["tables"] else history, effects, keys)
     for finding in findings[:50]:
         print("FINDING:", finding)
     counts = collections.Counter(str(entry.get("status") or entry.get("sqlstate") or "lost") for entry in history)

@@ -9,13 +9,14 @@
 #   server_start [SETTING]  initdb and start on a socket in $WORK; sets PGHOST, PGPORT, PGUSER, PGDATABASE
 #   server_stop [MODE]
 #   as_server COMMAND       runs COMMAND as the user that the server runs as
-# Everything ends and goes with the shell.
+# Everything ends and goes with the shell, and so do the processes in COMPANIONS.
 
 SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 PGVERSION=${PGVERSION:-15}
 WORK=
 TREE=
 BIN=
+COMPANIONS=()
 
 as_server() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -28,6 +29,7 @@ as_server() {
 server_cleanup() {
     local status=$?
     trap - EXIT INT TERM
+    [ ${#COMPANIONS[@]} -eq 0 ] || kill "${COMPANIONS[@]}" 2>/dev/null || true
     if [ -n "$WORK" ]; then
         server_stop immediate
         if [ -n "${KEEP:-}" ] && [ "$status" -ne 0 ]; then
