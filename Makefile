@@ -17,7 +17,8 @@ CORE_SRCS  = $(sort $(wildcard src/core/*.cpp))
 PG_SRCS    = $(sort $(wildcard src/pg/*.cpp))
 OBJS       = $(patsubst %.cpp,%.o,src/idempotency.cpp $(PG_SRCS) $(CORE_SRCS))
 DATA_built = sql/$(EXTENSION)--$(EXTVERSION).sql
-DATA       = $(filter-out $(DATA_built),$(wildcard sql/$(EXTENSION)--*--*.sql))
+# the scripts of released versions, and of the ways from one to the next
+DATA       = $(filter-out $(DATA_built),$(wildcard sql/$(EXTENSION)--*.sql))
 
 REGRESS        = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
 REGRESS_OPTS   = --inputdir=test

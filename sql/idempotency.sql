@@ -51,8 +51,9 @@ REVOKE ALL ON TABLE @extschema@.idempotency_keys FROM PUBLIC;
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.idempotency_keys', '');
 
 -- ---------------------------------------------------------------------------
--- The registry: which operations are idempotent, and which role may act for which tenant.
--- Each backend keeps a copy; the triggers tell it of a change, by whatever statement (src/pg/registry.cpp).
+-- The registry: which operations are idempotent, which role may act for which tenant, what a tenant may take up.
+-- Each backend keeps a copy; the triggers tell it of a change, by whatever statement (src/pg/registry.cpp). Of rows, since
+-- logical replication fires no other triggers.
 -- ---------------------------------------------------------------------------
 CREATE TABLE @extschema@.idempotency_operations (
     method         text COLLATE "C" NOT NULL,
@@ -95,14 +96,49 @@ RETURNS trigger
 AS 'MODULE_PATHNAME', 'idem_registry_changed'
 LANGUAGE C;
 
+-- _replicated: logical replication fires triggers of rows, and of statements for TRUNCATE alone
 CREATE TRIGGER idempotency_operations_changed
     AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON @extschema@.idempotency_operations
     FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_registry_changed();
 ALTER TABLE @extschema@.idempotency_operations ENABLE ALWAYS TRIGGER idempotency_operations_changed;
+CREATE TRIGGER idempotency_operations_replicated
+    AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idempotency_operations
+    FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_operations ENABLE REPLICA TRIGGER idempotency_operations_replicated;
 CREATE TRIGGER idempotency_tenants_changed
     AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON @extschema@.idempotency_tenants
     FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_registry_changed();
 ALTER TABLE @extschema@.idempotency_tenants ENABLE ALWAYS TRIGGER idempotency_tenants_changed;
+CREATE TRIGGER idempotency_tenants_replicated
+    AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idempotency_tenants
+    FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_tenants ENABLE REPLICA TRIGGER idempotency_tenants_replicated;
+
+CREATE TABLE @extschema@.idempotency_limits (
+    tenant_id     text COLLATE "C",
+    max_keys      integer,
+    max_in_flight integer,
+    CONSTRAINT idempotency_limits_tenant_id_key UNIQUE NULLS NOT DISTINCT (tenant_id),
+    CONSTRAINT idempotency_limits_check
+        CHECK (max_keys OPERATOR(pg_catalog.>=) 1 AND max_in_flight OPERATOR(pg_catalog.>=) 1
+               AND max_in_flight OPERATOR(pg_catalog.<=) 10000)
+);
+
+-- a null is no part of a primary key, and a publication needs to tell rows apart
+ALTER TABLE @extschema@.idempotency_limits REPLICA IDENTITY FULL;
+
+REVOKE ALL ON TABLE @extschema@.idempotency_limits FROM PUBLIC;
+
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.idempotency_limits', '');
+
+CREATE TRIGGER idempotency_limits_changed
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON @extschema@.idempotency_limits
+    FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_limits ENABLE ALWAYS TRIGGER idempotency_limits_changed;
+CREATE TRIGGER idempotency_limits_replicated
+    AFTER INSERT OR UPDATE OR DELETE ON @extschema@.idempotency_limits
+    FOR EACH ROW EXECUTE FUNCTION @extschema@.idem_registry_changed();
+ALTER TABLE @extschema@.idempotency_limits ENABLE REPLICA TRIGGER idempotency_limits_replicated;
 
 -- ---------------------------------------------------------------------------
 -- Result types
@@ -271,6 +307,20 @@ CREATE FUNCTION @extschema@.idem_unbind_tenant(
     tenant text)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'idem_unbind_tenant'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_limit_tenant(
+    tenant        text,
+    max_keys      integer DEFAULT NULL,
+    max_in_flight integer DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'idem_limit_tenant'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+CREATE FUNCTION @extschema@.idem_unlimit_tenant(
+    tenant text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'idem_unlimit_tenant'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- ---------------------------------------------------------------------------
@@ -514,6 +564,8 @@ REVOKE ALL ON FUNCTION @extschema@.idem_allow(text, text, boolean, interval, int
 REVOKE ALL ON FUNCTION @extschema@.idem_disallow(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_limit_tenant(text, integer, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.idem_unlimit_tenant(text) FROM PUBLIC;
 REVOKE ALL ON PROCEDURE @extschema@.idem_purge(integer, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_forget(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_forget(text) FROM PUBLIC;
@@ -533,7 +585,7 @@ COMMENT ON COLUMN @extschema@.idempotency_keys.tenant_id IS
 COMMENT ON COLUMN @extschema@.idempotency_keys.key IS
     'What the client chose: 16 to 256 visible ASCII characters.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.request_hash IS
-    'SHA-256 of method, path and canonical body (see idem_fingerprint): 32 bytes.';
+    'SHA-256 of method, path and canonical body (see idem_fingerprint), or that under a secret: 32 bytes.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.status IS
     'completed: replayed to retries. failed_retryable: the next claim runs again. in_progress: a live or lost lease.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.response_status IS
@@ -557,7 +609,7 @@ COMMENT ON COLUMN @extschema@.idempotency_keys.completed_at IS
 COMMENT ON COLUMN @extschema@.idempotency_keys.expires_at IS
     'From then on the key is a new key, purged or not.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.fingerprint_version IS
-    'How request_hash was computed; 1 is the only version so far.';
+    'How request_hash was computed. 1: SHA-256. 2: HMAC-SHA-256 with a secret of idempotency.fingerprint_secret_file.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.ignored_fields IS
     'JSON pointers (RFC 6901) that request_hash leaves out; null means /timestamp, /request_id and /trace_id.';
 COMMENT ON COLUMN @extschema@.idempotency_keys.lease IS
@@ -593,6 +645,15 @@ COMMENT ON COLUMN @extschema@.idempotency_tenants.role IS
     'The role; it binds its members too.';
 COMMENT ON COLUMN @extschema@.idempotency_tenants.tenant_id IS
     'A tenant that the role may act for.';
+
+COMMENT ON TABLE @extschema@.idempotency_limits IS
+    'What a tenant may take up, see idem_limit_tenant().';
+COMMENT ON COLUMN @extschema@.idempotency_limits.tenant_id IS
+    'The tenant; null: all that have no row of their own.';
+COMMENT ON COLUMN @extschema@.idempotency_limits.max_keys IS
+    'How many keys it may have stored, expired ones included; null: no limit.';
+COMMENT ON COLUMN @extschema@.idempotency_limits.max_in_flight IS
+    'How many keys its transactions may hold at a time; null: no limit.';
 
 COMMENT ON TYPE @extschema@.idem_claim_result IS
     'What idem_claim() answers: the outcome and, unless it is claimed or bypass, the complete HTTP answer.';
@@ -701,6 +762,10 @@ COMMENT ON FUNCTION @extschema@.idem_bind_tenant(regrole, text) IS
     'Lets a role, and its members, act for this tenant, and for no other that it is not bound to.';
 COMMENT ON FUNCTION @extschema@.idem_unbind_tenant(regrole, text) IS
     'Takes a binding back; says whether it was there. A role without any may name every tenant.';
+COMMENT ON FUNCTION @extschema@.idem_limit_tenant(text, integer, integer) IS
+    'Limits how many keys a tenant may have stored and in flight; beyond that a new key is answered with 429. A null tenant: all without limits of their own.';
+COMMENT ON FUNCTION @extschema@.idem_unlimit_tenant(text) IS
+    'Takes a tenant''s limits back; says whether it had any.';
 COMMENT ON FUNCTION @extschema@.idem_registry_changed() IS
     'Trigger function: tells every session that the registry has changed.';
 COMMENT ON FUNCTION @extschema@.idem_counters() IS

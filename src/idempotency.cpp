@@ -52,6 +52,8 @@ PGDLLEXPORT Datum idem_allow(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_disallow(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_bind_tenant(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_unbind_tenant(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_limit_tenant(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum idem_unlimit_tenant(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_registry_changed(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_purge(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum idem_forget(PG_FUNCTION_ARGS);
@@ -74,6 +76,8 @@ PG_FUNCTION_INFO_V1(idem_allow);
 PG_FUNCTION_INFO_V1(idem_disallow);
 PG_FUNCTION_INFO_V1(idem_bind_tenant);
 PG_FUNCTION_INFO_V1(idem_unbind_tenant);
+PG_FUNCTION_INFO_V1(idem_limit_tenant);
+PG_FUNCTION_INFO_V1(idem_unlimit_tenant);
 PG_FUNCTION_INFO_V1(idem_registry_changed);
 PG_FUNCTION_INFO_V1(idem_purge);
 PG_FUNCTION_INFO_V1(idem_forget);
@@ -696,6 +700,39 @@ Datum idem_unbind_tenant(PG_FUNCTION_ARGS)
     const std::string_view tenant = tenant_argument(fcinfo, arg_tenant);
     require_writable("idem_unbind_tenant");
     PG_RETURN_BOOL(unbind_tenant(key_table_beside(fcinfo->flinfo->fn_oid), PG_GETARG_OID(arg_role), tenant));
+}
+
+/*
+ * idem_limit_tenant(tenant, max_keys, max_in_flight) -> void, idem_unlimit_tenant(tenant) -> boolean: whether it had limits.
+ *
+ * A null tenant stands for all that have no limits of their own; a null limit is none. max_in_flight: 1 to 10,000. Errors:
+ * ID009 for an argument.
+ */
+Datum idem_limit_tenant(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant, arg_max_keys, arg_max_in_flight };
+    const std::string_view tenant =
+        PG_ARGISNULL(arg_tenant) ? std::string_view{} : tenant_argument(fcinfo, arg_tenant);
+    Limits limits{};
+    if (!PG_ARGISNULL(arg_max_keys)) {
+        limits.max_keys = count_argument(fcinfo, arg_max_keys, "max_keys", PG_INT32_MAX);
+    }
+    if (!PG_ARGISNULL(arg_max_in_flight)) {
+        limits.max_in_flight =
+            count_argument(fcinfo, arg_max_in_flight, "max_in_flight", max_limit_in_flight);
+    }
+    require_writable("idem_limit_tenant");
+    store_limits(key_table_beside(fcinfo->flinfo->fn_oid), tenant, limits);
+    PG_RETURN_VOID();
+}
+
+Datum idem_unlimit_tenant(PG_FUNCTION_ARGS)
+{
+    enum : std::uint8_t { arg_tenant };
+    const std::string_view tenant =
+        PG_ARGISNULL(arg_tenant) ? std::string_view{} : tenant_argument(fcinfo, arg_tenant);
+    require_writable("idem_unlimit_tenant");
+    PG_RETURN_BOOL(remove_limits(key_table_beside(fcinfo->flinfo->fn_oid), tenant));
 }
 
 /*

@@ -13,8 +13,9 @@
 
 namespace idem::core {
 
-// Stored with each fingerprint. A change of what is hashed, or how, is a new version beside the old one.
-constexpr std::int16_t fingerprint_version = 1;
+// Stored with each fingerprint. A change of what is hashed, or how, is a new version beside the old ones.
+constexpr std::int16_t plain_fingerprint_version = 1; // SHA-256
+constexpr std::int16_t keyed_fingerprint_version = 2; // core/keyed_fingerprint.hpp
 
 inline void write_request_line(std::string_view method, std::string_view path, Writer &out)
 {

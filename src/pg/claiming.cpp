@@ -1,11 +1,11 @@
 #include "pg/claiming.hpp"
 
-#include "core/fingerprint.hpp"
 #include "pg/arguments.hpp"
 #include "pg/claims.hpp"
 #include "pg/counters.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/leases.hpp"
+#include "pg/limits.hpp"
 #include "pg/settings.hpp"
 
 namespace idem::pg {
@@ -46,6 +46,13 @@ Answer mismatch_answer()
                           "X-Idempotency-Conflict", "true");
 }
 
+Answer limited_answer(std::string_view detail)
+{
+    const int seconds = Max(1, (settings.retry_after + 999) / 1000);
+    return problem_answer(core::Outcome::rejected, core::problem_limited, detail, "Retry-After",
+                          psprintf("%d", seconds));
+}
+
 Answer replay_answer(const StoredKey &row)
 {
     Answer answer{};
@@ -69,14 +76,12 @@ const Claim *own_open_claim(KeyLock lock, std::uint64_t hash, const KeyName &nam
 }
 
 // The run that begins: what its row will say, now or at completion.
-StoredKey new_run(const Fingerprint &fingerprint, const Policy &policy, const StoredKey &seen, bool continues,
-                  TimestampTz now)
+StoredKey new_run(const KeyName &name, const Fingerprint &fingerprint, const Policy &policy,
+                  const StoredKey &seen, bool continues, TimestampTz now)
 {
     StoredKey run{};
     run.status = core::RowStatus::in_progress;
-    memcpy(run.request_hash, fingerprint.bytes, sizeof(run.request_hash));
-    run.fingerprint_version = core::fingerprint_version;
-    run.ignored_fields = policy.ignored.array;
+    run.fingerprint = stored_fingerprint(name, fingerprint, policy.ignored.array);
     run.attempt = continues ? seen.attempt + 1 : 1;
     run.created_at = now;
     run.expires_at = now + policy.retention;
@@ -89,8 +94,7 @@ void remember_run(std::uint64_t hash, const KeyName &name, const StoredKey &run,
     claimed.lock_hash = hash;
     claimed.tenant = name.tenant;
     claimed.key = name.key;
-    memcpy(claimed.fingerprint, run.request_hash, sizeof(claimed.fingerprint));
-    claimed.ignored_fields = run.ignored_fields;
+    claimed.fingerprint = run.fingerprint;
     claimed.attempt = run.attempt;
     claimed.claimed_at = run.created_at;
     claimed.expires_at = run.expires_at;
@@ -142,8 +146,9 @@ Answer decide_and_begin(const KeyTable &table, const KeyName &name, const Reques
     if (row.status != core::RowStatus::none) {
         seen.expired = row.expires_at <= now;
         seen.lease_live = row.status == core::RowStatus::in_progress && row.lease_expires_at > now;
-        seen.same_fingerprint = same_request(request, fingerprint, policy.ignored, row.request_hash,
-                                             row.fingerprint_version, row.ignored_fields);
+        // of what has expired nothing is compared any more
+        seen.same_fingerprint = !(seen.expired && !seen.lease_live) &&
+                                same_request(name, request, fingerprint, policy.ignored, row.fingerprint);
     }
 
     Answer answer{};
@@ -158,8 +163,21 @@ Answer decide_and_begin(const KeyTable &table, const KeyName &name, const Reques
         return in_progress_answer(row, now);
     }
 
+    const Limits limits = limits_of(name.tenant);
+    if (limits.max_keys != 0 && row.status == core::RowStatus::none &&
+        !room_for_key(table, name.tenant, limits.max_keys)) {
+        return limited_answer(core::detail_too_many_stored);
+    }
+    Slot slot{};
+    if (limits.max_in_flight != 0) {
+        slot = take_slot(name.tenant, limits.max_in_flight);
+        if (!slot.taken) {
+            return limited_answer(core::detail_too_many_in_flight);
+        }
+    }
+
     const bool continues = row.status != core::RowStatus::none && !seen.expired;
-    const StoredKey run = new_run(fingerprint, policy, row, continues, now);
+    const StoredKey run = new_run(name, fingerprint, policy, row, continues, now);
     if (length == 0) {
         remember_run(hash, name, run, row.status != core::RowStatus::none);
     } else {
@@ -167,6 +185,7 @@ Answer decide_and_begin(const KeyTable &table, const KeyName &name, const Reques
         lease.length = length;
         lease.expires_at = now + length;
         if (!begin_lease(table, name, run, row, lease)) {
+            release_slot(slot);
             return in_progress_answer(row, now);
         }
         answer.token = copy_of(lease.token);
@@ -200,8 +219,7 @@ Answer claim_key(const KeyTable &table, const KeyName &name, const Request &requ
 
     Answer answer{};
     if (const Claim *mine = own_open_claim(lock, hash, name)) {
-        answer = same_request(request, fingerprint, policy.ignored, mine->fingerprint,
-                              core::fingerprint_version, mine->ignored_fields)
+        answer = same_request(name, request, fingerprint, policy.ignored, mine->fingerprint)
                      ? in_progress_answer(StoredKey{}, 0)
                      : mismatch_answer();
     } else {

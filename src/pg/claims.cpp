@@ -125,8 +125,8 @@ void forget_newest()
     *link = claim->next_in_slot;
     claims.newest = claim->older;
     claims.claim_count--;
-    if (claim->ignored_fields != nullptr) {
-        pfree(claim->ignored_fields);
+    if (claim->fingerprint.ignored_fields != nullptr) {
+        pfree(claim->fingerprint.ignored_fields);
     }
     pfree(claim);
 }
@@ -189,8 +189,9 @@ void remember_claim(const Claim &claim)
     *record = claim;
     record->tenant = copy_to(end, claim.tenant);
     record->key = copy_to(end, claim.key);
-    if (claim.ignored_fields != nullptr) {
-        record->ignored_fields = DatumGetArrayTypePCopy(PointerGetDatum(claim.ignored_fields));
+    if (claim.fingerprint.ignored_fields != nullptr) {
+        record->fingerprint.ignored_fields =
+            DatumGetArrayTypePCopy(PointerGetDatum(claim.fingerprint.ignored_fields));
     }
     record->state = ClaimState::open;
     record->claimed_in = GetCurrentSubTransactionId();

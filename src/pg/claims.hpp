@@ -11,6 +11,8 @@
 
 #include "pg/prelude.hpp"
 
+#include "pg/request.hpp"
+
 namespace idem::pg {
 
 enum class ClaimState : std::uint8_t { open, completed, released };
@@ -19,8 +21,7 @@ struct Claim {
     std::uint64_t lock_hash;
     std::string_view tenant;
     std::string_view key;
-    std::uint8_t fingerprint[32];
-    ArrayType *ignored_fields; // what the fingerprint left out; null: the built-in list
+    StoredFingerprint fingerprint;
     int attempt;
     TimestampTz claimed_at;
     TimestampTz expires_at;

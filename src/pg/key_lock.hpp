@@ -17,6 +17,8 @@ namespace idem::pg {
 constexpr std::uint16_t key_lock_class = 26980; // "id" in ASCII
 // Held by a purge for the length of a batch.
 constexpr std::uint16_t purge_lock_class = 26981;
+// One of a tenant's slots (pg/limits.hpp).
+constexpr std::uint16_t slot_lock_class = 26982;
 
 enum class KeyLock : std::uint8_t {
     busy,         // somebody else's
@@ -32,6 +34,10 @@ void wait_for_key_lock(std::uint64_t hash);
 
 // Undoes one try_key_lock() or wait_for_key_lock() of the same savepoint level.
 void release_key_lock(std::uint64_t hash);
+
+// False if it is anybody's, ours included: a claim has a slot of its own.
+bool try_slot_lock(std::uint64_t hash);
+void release_slot_lock(std::uint64_t hash);
 
 // Does another transaction, a prepared one included, hold it? Looks without touching the lock.
 bool key_lock_held_elsewhere(std::uint64_t hash);

@@ -149,11 +149,12 @@ StoredKey read_row(HeapTuple tuple, TupleDesc descriptor)
     StoredKey row{};
     row.status = row_status(value(status));
     const std::string_view hash = bytes_of(DatumGetByteaPP(value(request_hash)));
-    if (hash.size() == sizeof(row.request_hash)) {
-        memcpy(row.request_hash, hash.data(), sizeof(row.request_hash));
+    if (hash.size() == sizeof(row.fingerprint.bytes)) {
+        memcpy(row.fingerprint.bytes, hash.data(), sizeof(row.fingerprint.bytes));
     }
-    row.fingerprint_version = DatumGetInt16(value(fingerprint_version));
-    row.ignored_fields = is_null(ignored_fields) ? nullptr : DatumGetArrayTypePCopy(value(ignored_fields));
+    row.fingerprint.version = DatumGetInt16(value(fingerprint_version));
+    row.fingerprint.ignored_fields =
+        is_null(ignored_fields) ? nullptr : DatumGetArrayTypePCopy(value(ignored_fields));
     row.attempt = DatumGetInt32(value(attempt));
     row.response_status = is_null(response_status) ? 0 : DatumGetInt32(value(response_status));
     row.headers = jsonb(response_headers);
@@ -213,18 +214,59 @@ StoredKey look_by_plan(const KeyTable &table, const KeyName &name, Eyes eyes)
     return row;
 }
 
+// As the look does, so that serializable transactions of one tenant don't abort each other over the count.
+int count_directly(const KeyTable &table, std::string_view tenant, int most)
+{
+    Relation relation = table_open(table.relation, NoLock);
+    text *tenant_text = text_of(tenant);
+    ScanKeyData keys[1];
+    ScanKeyInit(&keys[0], tenant_id, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(tenant_text));
+    SysScanDesc scan = systable_beginscan(relation, cache.primary_key, true, SnapshotSelf, 1, keys);
+    int count = 0;
+    while (count < most && HeapTupleIsValid(systable_getnext(scan))) {
+        count++;
+        CHECK_FOR_INTERRUPTS();
+    }
+    systable_endscan(scan);
+    table_close(relation, NoLock);
+    pfree(tenant_text);
+    return count;
+}
+
+int count_by_plan(const KeyTable &table, std::string_view tenant, int most)
+{
+    const Rights caller = begin_statements(table);
+    Datum values[2] = {PointerGetDatum(text_of(tenant)), Int32GetDatum(most)};
+    int count = 0;
+    if (execute(table, Statement::count_keys, values, nullptr, Eyes::newest, 1) > 0) {
+        bool null;
+        count = static_cast<int>(
+            DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null)));
+    }
+    end_statements(caller);
+    return count;
+}
+
+// Also hears of changes to the table.
+bool reads_directly(const KeyTable &table)
+{
+    LockRelationOid(table.relation, AccessShareLock);
+    if (!cache.examined || cache.relation != table.relation) {
+        examine(table);
+    }
+    return cache.plain && settings.direct_lookup;
+}
+
 } // namespace
 
 StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes)
 {
-    LockRelationOid(table.relation, AccessShareLock); // and hear of changes to it
-    if (!cache.examined || cache.relation != table.relation) {
-        examine(table);
-    }
-    if (cache.plain && settings.direct_lookup) {
-        return look_directly(table, name, eyes);
-    }
-    return look_by_plan(table, name, eyes);
+    return reads_directly(table) ? look_directly(table, name, eyes) : look_by_plan(table, name, eyes);
+}
+
+int count_keys(const KeyTable &table, std::string_view tenant, int most)
+{
+    return reads_directly(table) ? count_directly(table, tenant, most) : count_by_plan(table, tenant, most);
 }
 
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row)
@@ -242,7 +284,7 @@ void store(const KeyTable &table, const KeyName &name, const StoredKey &run, boo
     };
     values[p_tenant] = PointerGetDatum(text_of(name.tenant));
     values[p_key] = PointerGetDatum(text_of(name.key));
-    values[p_request_hash] = PointerGetDatum(bytea_of(run.request_hash, sizeof(run.request_hash)));
+    values[p_request_hash] = PointerGetDatum(bytea_of(run.fingerprint.bytes, sizeof(run.fingerprint.bytes)));
     values[p_status] = PointerGetDatum(text_of(core::row_status_name(run.status)));
     values[p_response_status] = Int32GetDatum(run.response_status);
     set_or_null(p_response_headers, run.headers);
@@ -252,8 +294,8 @@ void store(const KeyTable &table, const KeyName &name, const StoredKey &run, boo
     values[p_created_at] = TimestampTzGetDatum(run.created_at);
     values[p_completed_at] = TimestampTzGetDatum(run.completed_at);
     values[p_expires_at] = TimestampTzGetDatum(run.expires_at);
-    values[p_fingerprint_version] = Int16GetDatum(run.fingerprint_version);
-    set_or_null(p_ignored_fields, run.ignored_fields);
+    values[p_fingerprint_version] = Int16GetDatum(run.fingerprint.version);
+    set_or_null(p_ignored_fields, run.fingerprint.ignored_fields);
 
     std::uint64_t stored = 0;
     if (replaces_row) {

@@ -17,20 +17,14 @@
 #include "pg/prelude.hpp"
 
 #include "core/decision.hpp"
+#include "pg/request.hpp"
 #include "pg/statements.hpp"
 
 namespace idem::pg {
 
-struct KeyName {
-    std::string_view tenant;
-    std::string_view key;
-};
-
 struct StoredKey {
     core::RowStatus status; // none: there is no row, and nothing else is set
-    std::uint8_t request_hash[32];
-    std::int16_t fingerprint_version;
-    ArrayType *ignored_fields; // null: the built-in list
+    StoredFingerprint fingerprint;
     int attempt;
     int response_status; // 0: none
     Jsonb *headers;      // null where SQL has NULL; so are the two bodies
@@ -49,6 +43,9 @@ static_assert(std::is_trivially_destructible_v<StoredKey>);
 
 // Values are copied into the current context. Eyes::newest for a claim, Eyes::snapshot for idem_lookup().
 StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes);
+
+// How many keys the tenant has stored, expired ones included; counts to `most` and no further.
+int count_keys(const KeyTable &table, std::string_view tenant, int most);
 
 // Stores a finished run; `replaces_row` says that look() found a row that it may take the place of.
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row);

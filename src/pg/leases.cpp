@@ -98,16 +98,17 @@ bool begin_lease(const KeyTable &table, const KeyName &name, const StoredKey &cl
     memset(nulls, ' ', sizeof(nulls));
     values[p_tenant] = PointerGetDatum(text_of(name.tenant));
     values[p_key] = PointerGetDatum(text_of(name.key));
-    values[p_request_hash] = PointerGetDatum(bytea_of(claimed.request_hash, sizeof(claimed.request_hash)));
+    values[p_request_hash] =
+        PointerGetDatum(bytea_of(claimed.fingerprint.bytes, sizeof(claimed.fingerprint.bytes)));
     values[p_attempt] = Int32GetDatum(claimed.attempt);
     values[p_token] = UUIDPGetDatum(reinterpret_cast<pg_uuid_t *>(lease.token));
     values[p_lease_expires_at] = TimestampTzGetDatum(lease.expires_at);
     values[p_lease] = IntervalPGetDatum(interval_of(lease.length));
     values[p_created_at] = TimestampTzGetDatum(claimed.created_at);
     values[p_expires_at] = TimestampTzGetDatum(claimed.expires_at);
-    values[p_fingerprint_version] = Int16GetDatum(claimed.fingerprint_version);
-    values[p_ignored_fields] = PointerGetDatum(claimed.ignored_fields);
-    nulls[p_ignored_fields] = claimed.ignored_fields == nullptr ? 'n' : ' ';
+    values[p_fingerprint_version] = Int16GetDatum(claimed.fingerprint.version);
+    values[p_ignored_fields] = PointerGetDatum(claimed.fingerprint.ignored_fields);
+    nulls[p_ignored_fields] = claimed.fingerprint.ignored_fields == nullptr ? 'n' : ' ';
     auto *seen_token = static_cast<pg_uuid_t *>(palloc(sizeof(pg_uuid_t)));
     memcpy(seen_token->data, seen.token, UUID_LEN);
     values[p_seen_token] = UUIDPGetDatum(seen_token);

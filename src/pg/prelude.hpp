@@ -14,6 +14,9 @@
 extern "C" {
 #include "postgres.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "access/detoast.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -39,6 +42,7 @@ extern "C" {
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "port/atomics.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lock.h"

@@ -27,17 +27,27 @@ struct Binding {
 };
 static_assert(std::is_trivially_destructible_v<Binding>);
 
+struct TenantLimits {
+    std::string_view tenant;
+    Limits limits;
+};
+static_assert(std::is_trivially_destructible_v<TenantLimits>);
+
 struct Registry {
     bool valid;
     bool changed; // while it was being read
     Oid operations_table;
     Oid tenants_table;
+    Oid limits_table;     // invalid where the objects are still those of version 0.9.0
     MemoryContext memory; // of all that follows
     CachedOperation *operations;
     std::size_t operation_count;
     core::PatternTree tree;
     Binding *bindings; // by role
     std::size_t binding_count;
+    Limits limits_of_all;
+    TenantLimits *limits; // by tenant
+    std::size_t limit_count;
 };
 static_assert(std::is_trivially_destructible_v<Registry>);
 
@@ -46,8 +56,9 @@ Oid registry_schema;
 
 void on_relation_change(Datum, Oid relation)
 {
-    if (relation == InvalidOid || relation == registry.operations_table ||
-        relation == registry.tenants_table) {
+    // beside objects of version 0.9.0, any change may be the update that brings the table of limits
+    if (relation == InvalidOid || !OidIsValid(registry.limits_table) || relation == registry.limits_table ||
+        relation == registry.operations_table || relation == registry.tenants_table) {
         registry.valid = false;
         registry.changed = true;
     }
@@ -140,6 +151,36 @@ void read_bindings(const KeyTable &table, Registry &loaded)
     MemoryContextSwitchTo(spi_context);
 }
 
+int by_tenant(const void *a, const void *b)
+{
+    return static_cast<const TenantLimits *>(a)->tenant.compare(static_cast<const TenantLimits *>(b)->tenant);
+}
+
+void read_limits(const KeyTable &table, Registry &loaded)
+{
+    if (!OidIsValid(loaded.limits_table)) {
+        return;
+    }
+    enum : std::uint8_t { tenant_id = 1, max_keys, max_in_flight };
+    const std::uint64_t count = execute(table, Statement::read_limits, nullptr, nullptr, Eyes::newest, 0);
+    MemoryContext spi_context = MemoryContextSwitchTo(loaded.memory);
+    core::Arena arena = current_context_arena();
+    loaded.limits = core::allocate<TenantLimits>(arena, count);
+    for (std::uint64_t row = 0; row < count; row++) {
+        bool null; // 0 is no limit
+        const Limits limits{DatumGetInt32(column_of(row, max_keys, null)),
+                            DatumGetInt32(column_of(row, max_in_flight, null))};
+        (void)column_of(row, tenant_id, null);
+        if (null) {
+            loaded.limits_of_all = limits;
+        } else {
+            loaded.limits[loaded.limit_count++] = TenantLimits{text_column(row, tenant_id), limits};
+        }
+    }
+    qsort(loaded.limits, loaded.limit_count, sizeof(TenantLimits), by_tenant);
+    MemoryContextSwitchTo(spi_context);
+}
+
 void load(const KeyTable &table)
 {
     if (registry.memory != nullptr) {
@@ -151,6 +192,7 @@ void load(const KeyTable &table)
     registry_schema = table.schema;
     registry.operations_table = table_beside(table, operations_table_name);
     registry.tenants_table = table_beside(table, tenants_table_name);
+    registry.limits_table = get_relname_relid(limits_table_name, table.schema);
     registry.changed = false;
 
     // an error drops it with the caller's memory
@@ -159,6 +201,9 @@ void load(const KeyTable &table)
     const Rights caller = begin_statements(table);
     read_operations(table, loaded);
     read_bindings(table, loaded);
+    loaded.limits_of_all = Limits{};
+    loaded.limit_count = 0;
+    read_limits(table, loaded);
     end_statements(caller);
 
     MemoryContextSetParent(loaded.memory, CacheMemoryContext);
@@ -261,6 +306,17 @@ void require_tenant(const KeyTable &table, std::string_view tenant)
     }
 }
 
+Limits limits_of(std::string_view tenant)
+{
+    const TenantLimits wanted{tenant, {}};
+    const auto *own =
+        registry.limit_count == 0
+            ? nullptr
+            : static_cast<const TenantLimits *>(
+                  bsearch(&wanted, registry.limits, registry.limit_count, sizeof(TenantLimits), by_tenant));
+    return own != nullptr ? own->limits : registry.limits_of_all;
+}
+
 void store_operation(const KeyTable &table, const Operation &operation)
 {
     LockRelationOid(table_beside(table, operations_table_name), ShareRowExclusiveLock);
@@ -317,6 +373,27 @@ bool unbind_tenant(const KeyTable &table, Oid role, std::string_view tenant)
     const Rights caller = begin_statements(table);
     Datum values[] = {ObjectIdGetDatum(role), PointerGetDatum(text_of(tenant))};
     const std::uint64_t removed = execute(table, Statement::delete_tenant, values, nullptr, Eyes::newest, 0);
+    end_statements(caller);
+    return removed > 0;
+}
+
+void store_limits(const KeyTable &table, std::string_view tenant, Limits limits)
+{
+    const Rights caller = begin_statements(table);
+    Datum values[] = {PointerGetDatum(text_of(tenant)), Int32GetDatum(limits.max_keys),
+                      Int32GetDatum(limits.max_in_flight)};
+    const char nulls[] = {tenant.data() == nullptr ? 'n' : ' ', limits.max_keys == 0 ? 'n' : ' ',
+                          limits.max_in_flight == 0 ? 'n' : ' '};
+    (void)execute(table, Statement::store_limit, values, nulls, Eyes::snapshot, 0);
+    end_statements(caller);
+}
+
+bool remove_limits(const KeyTable &table, std::string_view tenant)
+{
+    const Rights caller = begin_statements(table);
+    Datum values[] = {PointerGetDatum(text_of(tenant))};
+    const char nulls[] = {tenant.data() == nullptr ? 'n' : ' '};
+    const std::uint64_t removed = execute(table, Statement::delete_limit, values, nulls, Eyes::newest, 0);
     end_statements(caller);
     return removed > 0;
 }

@@ -1,7 +1,8 @@
 /*
- * The registry: which operations are idempotent, each with its policy, and which role may act for which tenant.
+ * The registry: which operations are idempotent, each with its policy, which role may act for which tenant, and what a
+ * tenant may take up.
  *
- * Both are tables that this backend reads once, on the latest snapshot, and keeps. Whoever changes them, by the
+ * These are tables that this backend reads once, on the latest snapshot, and keeps. Whoever changes them, by the
  * functions or by hand, sends a relcache invalidation (a trigger of the tables does), and each claim and lookup first
  * takes in what has been sent: a change counts from the moment that its commit has returned, and a claim pays no query.
  */
@@ -32,6 +33,17 @@ Policy policy_of(const KeyTable &table, std::string_view method, std::string_vie
 // Raises 42501 if the current role is bound to tenants and this is not one of them.
 void require_tenant(const KeyTable &table, std::string_view tenant);
 
+// What a tenant may take up (pg/limits.hpp); 0: no limit.
+struct Limits {
+    int max_keys;
+    int max_in_flight;
+};
+constexpr int max_limit_in_flight = 10000;
+
+// The tenant's own limits, else those of all tenants; of the registry as policy_of() has just seen it, since to read it
+// anew would take the policy away.
+Limits limits_of(std::string_view tenant);
+
 struct Operation {
     std::string_view method;
     std::string_view path_pattern;
@@ -52,6 +64,10 @@ bool remove_operation(const KeyTable &table, std::string_view method, std::strin
 
 void bind_tenant(const KeyTable &table, Oid role, std::string_view tenant);
 bool unbind_tenant(const KeyTable &table, Oid role, std::string_view tenant);
+
+// For all tenants that have no limits of their own where `tenant` has no data.
+void store_limits(const KeyTable &table, std::string_view tenant, Limits limits);
+bool remove_limits(const KeyTable &table, std::string_view tenant);
 
 void register_registry_callbacks();
 

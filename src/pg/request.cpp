@@ -3,6 +3,7 @@
 #include "core/digest.hpp"
 #include "core/fingerprint.hpp"
 #include "pg/errors.hpp"
+#include "pg/fingerprint_secret.hpp"
 #include "pg/jsonb_document.hpp"
 #include "pg/settings.hpp"
 
@@ -57,6 +58,51 @@ ArrayType *joined(ArrayType *first, ArrayType *second)
         }
     }
     return construct_array(values, count, TEXTOID, -1, false, TYPALIGN_INT);
+}
+
+// The secret of a stored fingerprint; null for one without a secret.
+const std::string_view *secret_of(const KeyName &name, const StoredFingerprint &stored)
+{
+    if (stored.version == core::plain_fingerprint_version) {
+        return nullptr;
+    }
+    if (stored.version != core::keyed_fingerprint_version) {
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("the fingerprint of idempotency key \"%s\" of tenant \"%s\" has the unknown version %d",
+                    cstring_of(name.key), cstring_of(name.tenant), stored.version),
+             errdetail("A later version of the extension has stored it."),
+             errhint("Install the library of that version.")));
+    }
+    const std::string_view *secret;
+    if (!core::secret_of(fingerprint_secrets(), stored.bytes, secret)) {
+        digest_failed("HMAC-SHA-256");
+    }
+    if (secret == nullptr) {
+        ereport(ERROR,
+                (errcode(ERRCODE_CONFIG_FILE_ERROR),
+                 errmsg("the secret of the fingerprint of idempotency key \"%s\" of tenant \"%s\" is missing",
+                        cstring_of(name.key), cstring_of(name.tenant)),
+                 errdetail("Without it nobody can tell whether this is the same request."),
+                 errhint("Add it to the file of \"idempotency.fingerprint_secret_file\", below the secret in "
+                         "use, and "
+                         "reload the configuration.")));
+    }
+    return secret;
+}
+
+bool equal(const KeyName &name, const Fingerprint &fingerprint, const StoredFingerprint &stored,
+           const std::string_view *secret)
+{
+    if (secret == nullptr) {
+        return memcmp(fingerprint.bytes, stored.bytes, sizeof(stored.bytes)) == 0;
+    }
+    std::uint8_t keyed[core::digest_size];
+    if (!core::keyed_fingerprint(*secret, fingerprint.bytes, utf8_of(name.tenant), name.key, keyed)) {
+        digest_failed("HMAC-SHA-256");
+    }
+    return memcmp(keyed, stored.bytes, sizeof(stored.bytes)) == 0;
 }
 
 } // namespace
@@ -168,23 +214,39 @@ Fingerprint fingerprint_of(const Request &request, const core::IgnoreList &ignor
     return fingerprint;
 }
 
-bool same_request(const Request &request, const Fingerprint &current, const IgnoredFields &current_ignored,
-                  const std::uint8_t *stored_hash, std::int16_t stored_version, ArrayType *stored_ignored)
+StoredFingerprint stored_fingerprint(const KeyName &name, const Fingerprint &fingerprint,
+                                     ArrayType *ignored_fields)
 {
-    if (memcmp(current.bytes, stored_hash, sizeof(current.bytes)) == 0) {
+    StoredFingerprint stored{};
+    stored.ignored_fields = ignored_fields;
+    const core::SecretList &secrets = fingerprint_secrets();
+    if (secrets.count == 0) {
+        stored.version = core::plain_fingerprint_version;
+        memcpy(stored.bytes, fingerprint.bytes, sizeof(stored.bytes));
+        return stored;
+    }
+    stored.version = core::keyed_fingerprint_version;
+    if (!core::keyed_fingerprint(secrets.secrets[0], fingerprint.bytes, utf8_of(name.tenant), name.key,
+                                 stored.bytes)) {
+        digest_failed("HMAC-SHA-256");
+    }
+    return stored;
+}
+
+bool same_request(const KeyName &name, const Request &request, const Fingerprint &current,
+                  const IgnoredFields &current_ignored, const StoredFingerprint &stored)
+{
+    const std::string_view *secret = secret_of(name, stored);
+    if (equal(name, current, stored, secret)) {
         return true;
     }
-    if (request.body == nullptr || stored_version != core::fingerprint_version) {
-        return false;
-    }
     // The setting may have changed since: compare with what the stored fingerprint was made with.
-    if (stored_ignored == nullptr && current_ignored.array == nullptr) {
+    if (request.body == nullptr || (stored.ignored_fields == nullptr && current_ignored.array == nullptr)) {
         return false;
     }
     const core::IgnoreList ignored =
-        stored_ignored == nullptr ? built_in_ignore_list() : ignore_list_of(stored_ignored);
-    const Fingerprint as_stored = fingerprint_of(request, ignored);
-    return memcmp(as_stored.bytes, stored_hash, sizeof(as_stored.bytes)) == 0;
+        stored.ignored_fields == nullptr ? built_in_ignore_list() : ignore_list_of(stored.ignored_fields);
+    return equal(name, fingerprint_of(request, ignored), stored, secret);
 }
 
 std::uint64_t key_lock_hash(std::string_view tenant, std::string_view key)

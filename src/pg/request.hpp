@@ -6,7 +6,9 @@
 #include "pg/prelude.hpp"
 
 #include "core/canonical.hpp"
+#include "core/digest.hpp"
 #include "core/json_pointer.hpp"
+#include "pg/key_name.hpp"
 
 namespace idem::pg {
 
@@ -17,9 +19,18 @@ struct Request {
     bytea *raw_body;
 };
 
+// The plain one, which is computed from the request alone.
 struct Fingerprint {
-    std::uint8_t bytes[32];
+    std::uint8_t bytes[core::digest_size];
 };
+
+// As a row keeps it, with what it was made with.
+struct StoredFingerprint {
+    std::uint8_t bytes[core::digest_size];
+    std::int16_t version;      // core/fingerprint.hpp
+    ArrayType *ignored_fields; // null: the built-in list
+};
+static_assert(std::is_trivially_destructible_v<StoredFingerprint>);
 
 // What a fingerprint leaves out.
 struct IgnoredFields {
@@ -42,9 +53,14 @@ core::IgnoreList ignore_list_of(ArrayType *pointers);
 void write_canonical(Jsonb *body, const core::IgnoreList &ignored, core::Numbers numbers,
                      core::Writer &writer);
 
-// Is this the request whose fingerprint is given, made with these ignored fields (null: the built-in list)?
-bool same_request(const Request &request, const Fingerprint &current, const IgnoredFields &current_ignored,
-                  const std::uint8_t *stored_hash, std::int16_t stored_version, ArrayType *stored_ignored);
+// What a row keeps of a fingerprint: under the secret, where there is one.
+StoredFingerprint stored_fingerprint(const KeyName &name, const Fingerprint &fingerprint,
+                                     ArrayType *ignored_fields);
+
+// Is this the request that the stored fingerprint was made of? Raises F0000 where that can't be told: "another request" would
+// send an honest client away, who would then pay again with a new key.
+bool same_request(const KeyName &name, const Request &request, const Fingerprint &current,
+                  const IgnoredFields &current_ignored, const StoredFingerprint &stored);
 
 [[noreturn]] void digest_failed(const char *algorithm);
 

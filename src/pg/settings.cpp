@@ -1,5 +1,7 @@
 #include "pg/settings.hpp"
 
+#include "pg/fingerprint_secret.hpp"
+
 namespace idem::pg {
 
 Settings settings;
@@ -65,6 +67,12 @@ bool check_ignored_fields(char **value, void **extra, GucSource)
     }
     guc_release(memory);
     return false;
+}
+
+// A reload assigns every setting of the configuration file, changed or not.
+void assign_fingerprint_secret_file(const char *, void *)
+{
+    forget_fingerprint_secrets();
 }
 
 void assign_ignored_fields(const char *, void *extra)
@@ -144,6 +152,12 @@ void define_settings()
         "Where idem_http() finds the tenant: a setting, or a setting and a JSON pointer into it.",
         "Such as request.jwt.claims/tenant_id.", &settings.http_tenant, "", PGC_SUSET, 0, nullptr, nullptr,
         nullptr);
+    DefineCustomStringVariable(
+        "idempotency.fingerprint_secret_file",
+        "A file of secrets, one a line, that fingerprints are made with; empty for fingerprints without one.",
+        "The first secret is used, the others still compare. Relative to the data directory.",
+        &settings.fingerprint_secret_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, nullptr,
+        assign_fingerprint_secret_file, nullptr);
     DefineCustomBoolVariable(
         "idempotency.log_handler_errors",
         "Logs the message of an error for which a handler's request was answered with 5xx.",

@@ -18,6 +18,7 @@ struct Settings {
     char *ignored_fields;
     char *dropped_headers;
     char *http_tenant;
+    char *fingerprint_secret_file;
     bool log_handler_errors;
 };
 static_assert(std::is_trivially_destructible_v<Settings>);

@@ -1,6 +1,5 @@
 #include "pg/settling.hpp"
 
-#include "core/fingerprint.hpp"
 #include "core/status.hpp"
 #include "pg/counters.hpp"
 #include "pg/errors.hpp"
@@ -138,9 +137,7 @@ StoredKey finished_run(const KeyName &name, const Response &response)
 
 void complete_claim(const KeyTable &table, const KeyName &name, Claim *claim, StoredKey run)
 {
-    memcpy(run.request_hash, claim->fingerprint, sizeof(run.request_hash));
-    run.fingerprint_version = core::fingerprint_version;
-    run.ignored_fields = claim->ignored_fields;
+    run.fingerprint = claim->fingerprint;
     run.attempt = claim->attempt;
     run.created_at = claim->claimed_at;
     run.expires_at = claim->expires_at;

@@ -13,6 +13,8 @@ struct Definition {
 
 constexpr Oid look_types[] = {TEXTOID, TEXTOID};
 
+constexpr Oid count_types[] = {TEXTOID, INT4OID};
+
 constexpr Oid store_types[] = {
     TEXTOID,  TEXTOID, BYTEAOID,       TEXTOID,        INT4OID,        JSONBOID, JSONBOID,
     BYTEAOID, INT4OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT2OID,  TEXTARRAYOID,
@@ -35,6 +37,7 @@ constexpr Oid purge_delete_types[] = {TIDARRAYOID, TIMESTAMPTZOID};
 constexpr Oid operation_types[] = {TEXTOID, TEXTOID,     BOOLOID,      INTERVALOID,
                                    BOOLOID, INTERVALOID, TEXTARRAYOID, JSONBOID};
 constexpr Oid tenant_types[] = {REGROLEOID, TEXTOID};
+constexpr Oid limit_types[] = {TEXTOID, INT4OID, INT4OID};
 
 #define IDEM_THIS_KEY "WHERE tenant_id OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.=) $2"
 #define IDEM_EXPIRED                                                                                         \
@@ -56,6 +59,11 @@ constexpr Definition definitions[] = {
      "response_raw_body, attempt, claim_token, lease_expires_at, created_at, completed_at, expires_at, "
      "fingerprint_version, ignored_fields, lease, checkpoint, checkpoint_state FROM %s " IDEM_THIS_KEY,
      look_types, lengthof(look_types)},
+    // count_keys
+    {key_table_name,
+     "SELECT pg_catalog.count(*) FROM (SELECT FROM %s WHERE tenant_id OPERATOR(pg_catalog.=) $1 LIMIT $2) AS "
+     "k",
+     count_types, lengthof(count_types)},
     // insert
     {key_table_name,
      "INSERT INTO %s (tenant_id, key, request_hash, status, response_status, response_headers, "
@@ -156,6 +164,17 @@ constexpr Definition definitions[] = {
      "DELETE FROM %s WHERE role::pg_catalog.oid OPERATOR(pg_catalog.=) $1::pg_catalog.oid "
      "AND tenant_id OPERATOR(pg_catalog.=) $2",
      tenant_types, lengthof(tenant_types)},
+    // read_limits
+    {limits_table_name, "SELECT tenant_id, max_keys, max_in_flight FROM %s", nullptr, 0},
+    // store_limit
+    {limits_table_name,
+     "INSERT INTO %s (tenant_id, max_keys, max_in_flight) VALUES ($1, $2, $3) ON CONFLICT (tenant_id) "
+     "DO UPDATE SET max_keys = excluded.max_keys, max_in_flight = excluded.max_in_flight",
+     limit_types, lengthof(limit_types)},
+    // delete_limit
+    {limits_table_name,
+     "DELETE FROM %s WHERE tenant_id OPERATOR(pg_catalog.=) $1 OR (tenant_id IS NULL AND $1 IS NULL)",
+     limit_types, 1},
 };
 static_assert(lengthof(definitions) == statement_count);
 
@@ -285,8 +304,9 @@ std::uint64_t execute(const KeyTable &table, Statement statement, Datum *values,
         return SPI_processed;
     }
 
-    const bool reads = statement == Statement::look || statement == Statement::read_operations ||
-                       statement == Statement::read_tenants;
+    const bool reads = statement == Statement::look || statement == Statement::count_keys ||
+                       statement == Statement::read_operations || statement == Statement::read_tenants ||
+                       statement == Statement::read_limits;
     const int level = begin_index_plans();
     const int result = SPI_execute_snapshot(plan, values, nulls,
                                             eyes == Eyes::newest ? GetLatestSnapshot() : InvalidSnapshot,

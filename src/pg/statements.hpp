@@ -19,6 +19,7 @@ struct KeyTable {
 
 enum class Statement : std::uint8_t {
     look,
+    count_keys,
     insert,
     replace,
     lease_insert,
@@ -39,8 +40,11 @@ enum class Statement : std::uint8_t {
     read_tenants,
     insert_tenant,
     delete_tenant,
+    read_limits,
+    store_limit,
+    delete_limit,
 };
-constexpr std::size_t statement_count = static_cast<std::size_t>(Statement::delete_tenant) + 1;
+constexpr std::size_t statement_count = static_cast<std::size_t>(Statement::delete_limit) + 1;
 
 enum class Eyes : std::uint8_t {
     newest,   // whatever is committed now
@@ -50,6 +54,7 @@ enum class Eyes : std::uint8_t {
 constexpr const char *key_table_name = "idempotency_keys";
 constexpr const char *operations_table_name = "idempotency_operations";
 constexpr const char *tenants_table_name = "idempotency_tenants";
+constexpr const char *limits_table_name = "idempotency_limits";
 
 // The table beside the function `function`, whose schema is the extension's.
 KeyTable key_table_beside(Oid function);
