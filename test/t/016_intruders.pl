@@ -12,7 +12,7 @@ my $file = PostgreSQL::Test::Utils::tempdir() . '/secret';
 my $secret = 'this-secret-must-not-be-seen-anywhere';
 append_to_file($file, "$secret\n");
 chmod 0600, $file;
-$node->init;
+$node->init(extra => [ '--encoding', 'UTF8', '--locale', 'C' ]);
 $node->append_conf('postgresql.conf', <<"CONF");
 shared_preload_libraries = 'pg_stat_statements, idempotency'
 pg_stat_statements.track = all
