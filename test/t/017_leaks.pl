@@ -95,7 +95,7 @@ END \$\$");
 	# the first calls fill caches
 	my ($before, $after) = split /\n/, $node->safe_psql('postgres', "CALL round(500); SELECT memory(); CALL round(500); SELECT * FROM memory(); CALL round($count); SELECT * FROM memory();") =~ s/^\(.*\n//r;
 	my ($contexts, $process) = map { (split /\|/, $after)[$_] - (split /\|/, $before)[$_] } 0, 1;
-	ok($contexts < 64 * 1024 && $process < 1024 * 1024, "$name: $count times, contexts $contexts bytes, process $process");
+	ok($contexts < 64 * 1024 && $process < 512 * 1024, "$name: $count times, contexts $contexts bytes, process $process");
 }
 
 done_testing();
