@@ -1,5 +1,5 @@
 # The storm: clients with retries, lost answers, two payloads a key, savepoints and leases, while backends are terminated,
-# statements cancelled and the server stopped in the middle and restarted. Then the checker. IDEM_STORM_SECONDS: how long (30).
+# statements cancelled and the server stopped in the middle and restarted. Then the checker. IDEM_STORM_SECONDS: how long (60).
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $seconds = $ENV{IDEM_STORM_SECONDS} || 30;
+my $seconds = $ENV{IDEM_STORM_SECONDS} || 60;
 my $clients = 16;
 my $storm = "$ENV{IDEM_SOURCE}/test/storm";
 my $python = '/usr/bin/python3';
