@@ -89,6 +89,15 @@ SELECT f.* FROM pg_temp.fails($$DO 'BEGIN PERFORM idem_claim(''t'', ''key-000000
 DROP TRIGGER swallow ON idempotency_keys;
 DROP FUNCTION swallow;
 
+-- a status that nobody knows, written by hand: no guess
+BEGIN;
+SELECT idem_claim('t', 'key-0000000000000005', 'POST', '/p') \g (format=unaligned tuples_only)
+SELECT idem_complete('t', 'key-0000000000000005', 200);
+UPDATE idempotency_keys SET status = 'odd' WHERE key = 'key-0000000000000005';
+COMMIT;
+SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000005', 'POST', '/p')$$) f;
+SELECT idem_forget('t', 'key-0000000000000005');
+
 -- the pure functions
 SELECT f.* FROM pg_temp.fails($$SELECT idem_canonical('{}', '{a}')$$) f;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_canonical('{}', '{""}')$$) f;
