@@ -98,6 +98,14 @@ COMMIT;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_claim('t', 'key-0000000000000005', 'POST', '/p')$$) f;
 SELECT idem_forget('t', 'key-0000000000000005');
 
+-- a worker that comes back after its run has ended with "try again"
+SELECT token FROM idem_claim('t', 'key-0000000000000006', 'POST', '/p', lease => '10 s') \gset
+SELECT idem_complete('t', 'key-0000000000000006', 503, token => :'token', undone => true);
+SELECT f.state, f.message, f.detail, f.hint FROM pg_temp.fails(format($$SELECT idem_complete('t', 'key-0000000000000006', 201, token => %L)$$, :'token')) f;
+SELECT idem_forget('t', 'key-0000000000000006');
+-- more statuses than an operation may have
+SELECT f.* FROM pg_temp.fails($$SELECT idem_allow('POST', '/p', statuses => (SELECT jsonb_object_agg('P0' || to_char(n, 'FM000'), 400) FROM generate_series(1, 65) n))$$) f;
+
 -- the pure functions
 SELECT f.* FROM pg_temp.fails($$SELECT idem_canonical('{}', '{a}')$$) f;
 SELECT f.* FROM pg_temp.fails($$SELECT idem_canonical('{}', '{""}')$$) f;
