@@ -44,6 +44,16 @@ BEGIN
 			item.proname, item.arguments, CASE WHEN item.proretset THEN 'SETOF ' END, item.result, item.proname);
 	END LOOP;
 	FOR item IN
+		SELECT proname, NULLIF(oidvectortypes(proargtypes), '') AS arguments, 'aggregate_' || row_number() OVER () AS name
+		  FROM pg_proc
+		 WHERE pronamespace = 'pg_catalog'::regnamespace AND prokind = 'a' AND provariadic = 0 AND proname !~ '^(percentile|mode|rank|dense_rank|percent_rank|cume_dist)'
+		   AND NOT EXISTS (SELECT FROM pg_type WHERE (pg_type.oid = ANY (proargtypes) OR pg_type.oid = prorettype) AND typtype = 'p')
+	LOOP
+		EXECUTE format('CREATE FUNCTION evil.%I(%s) RETURNS int8 LANGUAGE plpgsql AS $f$ BEGIN RAISE EXCEPTION $m$intruder: aggregate %%$m$, %L; END $f$',
+			item.name, concat_ws(', ', 'int8', item.arguments), item.proname);
+		EXECUTE format('CREATE AGGREGATE evil.%I(%s) (SFUNC = evil.%I, STYPE = int8)', item.proname, coalesce(item.arguments, '*'), item.name);
+	END LOOP;
+	FOR item IN
 		SELECT oprname, format_type(oprleft, NULL) AS l, format_type(oprright, NULL) AS r, format_type(oprresult, NULL) AS result,
 		       'operator_' || row_number() OVER () AS name
 		  FROM pg_operator
@@ -79,6 +89,8 @@ my ($status, $stdout, $stderr) = $node->psql('postgres', "SET search_path = evil
 like($stderr, qr/intruder: function lower/, 'they do come first');
 ($status, $stdout, $stderr) = $node->psql('postgres', "SET search_path = evil, pg_catalog; SELECT 1 = 1");
 like($stderr, qr/intruder: operator =/, 'operators too');
+($status, $stdout, $stderr) = $node->psql('postgres', "SET search_path = evil, pg_catalog; SELECT count(*) FROM (VALUES (1)) v");
+like($stderr, qr/intruder: aggregate count/, 'and aggregates');
 
 # the extension is created among them, and each of its functions called
 my $calls = <<'SQL';
