@@ -362,7 +362,7 @@ DECLARE
     by_hand  constant text := format('SELECT cron.schedule_in_database(%L, %L, %L, %L)', job, schedule, command, target);
     cron_database constant text := (SELECT setting FROM pg_settings WHERE name = 'cron.database_name'); -- null for most roles
     function constant text := CASE WHEN elsewhere THEN 'schedule_in_database' ELSE 'schedule' END;
-    callable boolean;
+    callable boolean; -- null: there is nothing to call, for what others put into a schema of this name is not called
     job_id   bigint;
 BEGIN
     IF schedule IS NULL THEN
@@ -371,11 +371,15 @@ BEGIN
     END IF;
     SELECT bool_or(has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE')) INTO callable
       FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+      JOIN pg_depend AS d ON d.classid = 'pg_namespace'::regclass AND d.objid = n.oid AND d.deptype = 'e'
+      JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'pg_cron'
      WHERE n.nspname = 'cron' AND p.proname = function AND p.pronargs >= 3;
     IF callable IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
             MESSAGE = format('pg_cron is not available in database "%s"', current_database()),
             DETAIL = CASE WHEN cron_database <> current_database() THEN format('pg_cron runs in database "%s".', cron_database)
+                          WHEN to_regnamespace('cron') IS NOT NULL AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_cron')
+                          THEN 'There is a schema "cron", which is not pg_cron''s.'
                           ELSE 'The extension has not been created here, or its library is not in shared_preload_libraries.' END,
             HINT = format('Have pg_cron run the purge from its own database: %s', by_hand);
     END IF;
@@ -414,9 +418,16 @@ DECLARE
     job    constant text := 'idempotency purge of ' || coalesce(database, current_database());
     job_id bigint;
 BEGIN
-    IF to_regclass('cron.job') IS NOT NULL THEN
-        EXECUTE 'SELECT jobid FROM cron.job WHERE jobname = $1 AND username = current_user' INTO job_id USING job;
+    -- what others put into a schema of this name is not called
+    IF NOT EXISTS (SELECT FROM pg_depend AS d
+                     JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'pg_cron'
+                    WHERE d.classid = 'pg_namespace'::regclass AND d.objid = to_regnamespace('cron') AND d.deptype = 'e') THEN
+        RAISE NOTICE USING MESSAGE = format('there is no job "%s" to unschedule here', job),
+            DETAIL = 'pg_cron is not in this database.',
+            HINT = format('Where it was scheduled: SELECT idem_unschedule_purge(%L)', coalesce(database, current_database()));
+        RETURN false;
     END IF;
+    EXECUTE 'SELECT jobid FROM cron.job WHERE jobname = $1 AND username = current_user' INTO job_id USING job;
     IF job_id IS NULL THEN
         RAISE NOTICE USING MESSAGE = format('there is no job "%s" of role "%s" to unschedule', job, current_user);
         RETURN false;
@@ -574,6 +585,31 @@ REVOKE ALL ON FUNCTION @extschema@.idem_unschedule_purge(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_key_lock(text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_counters() FROM PUBLIC;
 REVOKE ALL ON FUNCTION @extschema@.idem_registry_changed() FROM PUBLIC;
+
+-- Whoever has made default privileges (ALTER DEFAULT PRIVILEGES) for objects of his own did not mean these: rights on keys are granted
+-- by name. PUBLIC has been dealt with above.
+DO $revoke$
+DECLARE
+    given record;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    FOR given IN
+        SELECT o.kind, o.name, r.rolname
+          FROM (SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, c.relowner AS owner, c.relacl AS acl, 'pg_class'::regclass AS catalog, c.oid
+                  FROM pg_class AS c
+                UNION ALL
+                SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner, p.proacl, 'pg_proc'::regclass, p.oid FROM pg_proc AS p) AS o
+          JOIN pg_depend AS d ON d.classid = o.catalog AND d.objid = o.oid AND d.objsubid = 0 AND d.deptype = 'e'
+          JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'idempotency'
+          CROSS JOIN LATERAL aclexplode(o.acl) AS a
+          JOIN pg_roles AS r ON r.oid = a.grantee
+         WHERE a.grantee <> o.owner
+         GROUP BY o.kind, o.name, r.rolname
+    LOOP
+        EXECUTE format('REVOKE ALL ON %s %s FROM %I', given.kind, given.name, given.rolname);
+    END LOOP;
+END
+$revoke$;
 
 -- ---------------------------------------------------------------------------
 -- What each object is

@@ -207,6 +207,7 @@ void rest(std::int64_t worked)
 
 void _PG_init(void)
 {
+    require_secret_setting_unhidden();
     define_settings();
     prepare_counters();
     register_claim_callbacks();
@@ -244,7 +245,7 @@ Datum idem_claim(PG_FUNCTION_ARGS)
  * idem_complete(tenant, key, status, body, headers, raw_body, token, undone) -> text
  *
  * Errors: ID002 not claimed, ID003 settled before, ID004 a stale token, ID005 a token where none belongs, ID006 "try
- * again" after writes, ID007 too large, ID008 not stored, ID009 for an argument, ID010 no token for a lease.
+ * again" after writes, ID007 too large, ID008 not stored, ID009 for an argument, ID010 no token for a lease, 42501.
  */
 Datum idem_complete(PG_FUNCTION_ARGS)
 {
@@ -274,11 +275,11 @@ Datum idem_complete(PG_FUNCTION_ARGS)
 
     require_writable("idem_complete");
     const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, name.tenant);
     const bool leased = !PG_ARGISNULL(arg_token);
     Claim *claim = nullptr;
     if (leased) {
         require_no_claim(name);
-        require_tenant(table, name.tenant);
         (void)require_lease(table, name, PG_GETARG_UUID_P(arg_token));
     } else {
         claim = require_open_claim(table, name);
@@ -301,7 +302,7 @@ Datum idem_complete(PG_FUNCTION_ARGS)
  * idem_release(tenant, key, token, undone) -> void
  *
  * Errors: ID002 not claimed, ID003 settled before, ID004 a stale token, ID005 a token where none belongs, ID006 after
- * writes or a checkpoint, ID009 for an argument, ID010 no token for a lease.
+ * writes or a checkpoint, ID009 for an argument, ID010 no token for a lease, 42501.
  */
 Datum idem_release(PG_FUNCTION_ARGS)
 {
@@ -312,10 +313,10 @@ Datum idem_release(PG_FUNCTION_ARGS)
 
     require_writable("idem_release");
     const KeyTable table = key_table_beside(fcinfo->flinfo->fn_oid);
+    require_tenant(table, name.tenant);
     if (!PG_ARGISNULL(arg_token)) {
         require_no_claim(name);
         const pg_uuid_t *token = PG_GETARG_UUID_P(arg_token);
-        require_tenant(table, name.tenant);
         const StoredKey row = require_lease(table, name, token);
         require_nothing_written(name, undone, 0);
         require_no_checkpoint(name, row, undone);

@@ -19,6 +19,7 @@ struct ClaimTable {
 static_assert(std::is_trivially_destructible_v<ClaimTable>);
 
 ClaimTable claims;
+std::uint64_t last_serial;
 
 Claim **slot_of(std::uint64_t lock_hash)
 {
@@ -193,6 +194,7 @@ void remember_claim(const Claim &claim)
         record->fingerprint.ignored_fields =
             DatumGetArrayTypePCopy(PointerGetDatum(claim.fingerprint.ignored_fields));
     }
+    record->serial = ++last_serial;
     record->state = ClaimState::open;
     record->claimed_in = GetCurrentSubTransactionId();
     record->settled_in = InvalidSubTransactionId;

@@ -22,6 +22,7 @@ struct Claim {
     std::string_view tenant;
     std::string_view key;
     StoredFingerprint fingerprint;
+    std::uint64_t serial; // tells this claim from a later one of the same key
     int attempt;
     TimestampTz claimed_at;
     TimestampTz expires_at;

@@ -37,10 +37,25 @@ Execution execution_of(const Answer &answer)
     return execution;
 }
 
-// The first answer has all headers, what is stored has not; says what became of the key.
-std::string_view settle(const KeyTable &table, const KeyName &name, const Response &response, Jsonb *storable)
+// A handler may not make the answer of one request that of another.
+Claim *require_same_claim(const KeyTable &table, const KeyName &name, std::uint64_t serial)
 {
     Claim *claim = require_open_claim(table, name);
+    if (claim->serial != serial) {
+        ereport(ERROR, (errcode(errcode_already_settled),
+                        errmsg("idempotency key \"%s\" of tenant \"%s\" is already released",
+                               cstring_of(name.key), cstring_of(name.tenant)),
+                        errdetail("The handler has released it and claimed it again."),
+                        errhint("Leave claim and completion to the function that runs the handler.")));
+    }
+    return claim;
+}
+
+// The first answer has all headers, what is stored has not; says what became of the key.
+std::string_view settle(const KeyTable &table, const KeyName &name, std::uint64_t serial,
+                        const Response &response, Jsonb *storable)
+{
+    Claim *claim = require_same_claim(table, name, serial);
     if (core::status_unstored(response.status)) {
         release_claim(claim);
         return "released";
@@ -79,11 +94,12 @@ Execution execute_request(const KeyTable &table, const KeyName &name, const Requ
                      "the steps before it.");
     }
 
+    const std::uint64_t serial = claimed ? require_open_claim(table, name)->serial : 0;
     execution.response = run_handler(handler, request, rules, claimed ? name : KeyName{});
     Jsonb *storable =
         execution.response.headers == nullptr ? nullptr : storable_headers(execution.response.headers);
     if (claimed) {
-        execution.outcome = settle(table, name, execution.response, storable);
+        execution.outcome = settle(table, name, serial, execution.response, storable);
     }
     return execution;
 }

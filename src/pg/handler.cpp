@@ -35,15 +35,21 @@ Oid response_type(Oid schema)
                     errdetail("%s", detail)));
 }
 
-void require_execute_right(Oid function)
+// An oid can be had from pg_proc, so the schema is asked too, as it is where a function is called by name.
+void require_execute_right(Oid function, Oid schema)
 {
 #if PG_VERSION_NUM >= 160000
-    const AclResult result = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
+    const AclResult usage = object_aclcheck(NamespaceRelationId, schema, GetUserId(), ACL_USAGE);
+    const AclResult execute = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
 #else
-    const AclResult result = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
+    const AclResult usage = pg_namespace_aclcheck(schema, GetUserId(), ACL_USAGE);
+    const AclResult execute = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
 #endif
-    if (result != ACLCHECK_OK) {
-        aclcheck_error(result, OBJECT_FUNCTION, get_func_name(function));
+    if (usage != ACLCHECK_OK) {
+        aclcheck_error(usage, OBJECT_SCHEMA, get_namespace_name(schema));
+    }
+    if (execute != ACLCHECK_OK) {
+        aclcheck_error(execute, OBJECT_FUNCTION, get_func_name(function));
     }
     InvokeFunctionExecuteHook(function);
 }
@@ -202,7 +208,7 @@ Handler check_handler(Oid function, Oid schema)
     if (procedure.prorettype != JSONBOID && procedure.prorettype != response_type(schema)) {
         refuse_handler(function, "It returns another type.");
     }
-    require_execute_right(function);
+    require_execute_right(function, procedure.pronamespace);
 
     Handler handler{};
     handler.function = function;

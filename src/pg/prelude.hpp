@@ -54,6 +54,7 @@ extern "C" {
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/inval.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
@@ -99,6 +100,22 @@ inline void guc_release(void *memory)
     guc_free(memory);
 #else
     free(memory);
+#endif
+}
+
+// The setting of this name as the server knows it now; null: none.
+inline const config_generic *setting_named(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+    return find_option(name, false, true, LOG);
+#else
+    config_generic **all = get_guc_variables();
+    for (int i = 0; i < GetNumConfigOptions(); i++) {
+        if (strcmp(all[i]->name, name) == 0) {
+            return all[i];
+        }
+    }
+    return nullptr;
 #endif
 }
 

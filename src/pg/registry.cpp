@@ -244,6 +244,35 @@ void notice_in_use(const KeyTable &table)
     }
 }
 
+void require_tenant_as(const Registry &current, Oid user, bool (*acts_as)(Oid user, Oid role),
+                       std::string_view tenant)
+{
+    if (superuser_arg(user)) {
+        return;
+    }
+    bool bound = false;
+    bool member = false;
+    Oid role = InvalidOid;
+    for (std::size_t i = 0; i < current.binding_count; i++) {
+        const Binding &binding = current.bindings[i];
+        if (binding.role != role) {
+            role = binding.role;
+            member = acts_as(user, role);
+            bound = bound || member;
+        }
+        if (member && binding.tenant == tenant) {
+            return;
+        }
+    }
+    if (bound) {
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("role \"%s\" may not act for tenant \"%s\"", GetUserNameFromId(user, false),
+                               cstring_of(tenant)),
+                        errdetail("The role is bound to other tenants."),
+                        errhint("Ask the operator for idem_bind_tenant().")));
+    }
+}
+
 } // namespace
 
 Policy policy_of(const KeyTable &table, std::string_view method, std::string_view path)
@@ -279,30 +308,18 @@ Policy policy_of(const KeyTable &table, std::string_view method, std::string_vie
 void require_tenant(const KeyTable &table, std::string_view tenant)
 {
     const Registry &current = current_registry(table);
-    const Oid user = GetUserId();
-    if (current.binding_count == 0 || superuser_arg(user)) {
+    if (current.binding_count == 0) {
         return;
     }
-    bool bound = false;
-    bool member = false;
-    Oid role = InvalidOid;
-    for (std::size_t i = 0; i < current.binding_count; i++) {
-        const Binding &binding = current.bindings[i];
-        if (binding.role != role) {
-            role = binding.role;
-            member = has_privs_of_role(user, role);
-            bound = bound || member;
-        }
-        if (member && binding.tenant == tenant) {
-            return;
-        }
+    // Neither SET ROLE nor a SECURITY DEFINER function leads out of a binding. Who logs in to become one of many roles, as
+    // PostgREST's authenticator does, is a member of them that inherits nothing, and not bound by that.
+    const Oid user = GetUserId();
+    require_tenant_as(current, user, is_member_of_role_nosuper, tenant);
+    if (GetOuterUserId() != user) {
+        require_tenant_as(current, GetOuterUserId(), is_member_of_role_nosuper, tenant);
     }
-    if (bound) {
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("role \"%s\" may not act for tenant \"%s\"", GetUserNameFromId(user, false),
-                               cstring_of(tenant)),
-                        errdetail("The role is bound to other tenants."),
-                        errhint("Ask the operator for idem_bind_tenant().")));
+    if (GetSessionUserId() != user) {
+        require_tenant_as(current, GetSessionUserId(), has_privs_of_role, tenant);
     }
 }
 

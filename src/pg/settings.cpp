@@ -70,6 +70,8 @@ bool check_ignored_fields(char **value, void **extra, GucSource)
 }
 
 // A reload assigns every setting of the configuration file, changed or not.
+constexpr const char *secret_file_setting = "idempotency.fingerprint_secret_file";
+
 void assign_fingerprint_secret_file(const char *, void *)
 {
     forget_fingerprint_secrets();
@@ -115,6 +117,20 @@ ArrayType *ignored_fields_as_array()
     return ignored_fields_are_built_in() ? nullptr : ignored_fields_setting_as_array();
 }
 
+void require_secret_setting_unhidden()
+{
+    const config_generic *placeholder = setting_named(secret_file_setting);
+    if (placeholder != nullptr && (placeholder->flags & GUC_CUSTOM_PLACEHOLDER) != 0 &&
+        placeholder->reset_source > PGC_S_ARGV) {
+        ereport(ERROR,
+                (errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
+                 errmsg("parameter \"%s\" cannot be set for a connection, a role or a database",
+                        secret_file_setting),
+                 errdetail("Fingerprints would be made without the secret of the server's configuration."),
+                 errhint("Set it in postgresql.conf or with ALTER SYSTEM only.")));
+    }
+}
+
 void define_settings()
 {
     MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
@@ -153,7 +169,7 @@ void define_settings()
         "Such as request.jwt.claims/tenant_id.", &settings.http_tenant, "", PGC_SUSET, 0, nullptr, nullptr,
         nullptr);
     DefineCustomStringVariable(
-        "idempotency.fingerprint_secret_file",
+        secret_file_setting,
         "A file of secrets, one a line, that fingerprints are made with; empty for fingerprints without one.",
         "The first secret is used, the others still compare. Relative to the data directory.",
         &settings.fingerprint_secret_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY, nullptr,

@@ -27,6 +27,10 @@ extern Settings settings;
 
 void define_settings();
 
+// An error if something other than the server's configuration, a client's PGOPTIONS say, has given the file of secrets before the
+// library was loaded: the value can't count, and hides the configured one. First thing when the library is loaded.
+void require_secret_setting_unhidden();
+
 // idempotency.ignored_fields, parsed when it was set, in the encoding that it was set in.
 const core::IgnoreList &ignored_fields_setting();
 
