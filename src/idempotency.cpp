@@ -24,11 +24,13 @@
 #include "pg/http_request.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/leases.hpp"
+#include "pg/limits.hpp"
 #include "pg/purge.hpp"
 #include "pg/registry.hpp"
 #include "pg/response.hpp"
 #include "pg/settings.hpp"
 #include "pg/settling.hpp"
+#include "pg/shared_memory.hpp"
 
 extern "C" {
 PG_MODULE_MAGIC;
@@ -210,6 +212,8 @@ void _PG_init(void)
     require_secret_setting_unhidden();
     define_settings();
     prepare_counters();
+    prepare_limits();
+    prepare_shared_memory();
     register_claim_callbacks();
     register_store_callbacks();
     register_registry_callbacks();

@@ -181,6 +181,15 @@ Claim *find_claim(std::uint64_t lock_hash, std::string_view tenant, std::string_
     return nullptr;
 }
 
+int open_claims_of(std::string_view tenant)
+{
+    int count = 0;
+    for (const Claim *claim = claims.newest; claim != nullptr; claim = claim->older) {
+        count += claim->state == ClaimState::open && claim->tenant == tenant ? 1 : 0;
+    }
+    return count;
+}
+
 void remember_claim(const Claim &claim)
 {
     MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);

@@ -41,6 +41,9 @@ void register_claim_callbacks();
 // The latest claim of this key that this transaction made, settled or not; null if none.
 Claim *find_claim(std::uint64_t lock_hash, std::string_view tenant, std::string_view key);
 
+// How many claims of this transaction are open, of all keys of the tenant.
+int open_claims_of(std::string_view tenant);
+
 // Remembers an open claim; copies all that `claim` points to.
 void remember_claim(const Claim &claim);
 

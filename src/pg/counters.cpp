@@ -13,35 +13,6 @@ static_assert(std::is_trivially_destructible_v<SharedCounts>);
 SharedCounts *shared; // null: the library is not preloaded
 Counts local;
 
-shmem_request_hook_type previous_request_hook;
-shmem_startup_hook_type previous_startup_hook;
-
-void request_memory()
-{
-    if (previous_request_hook != nullptr) {
-        previous_request_hook();
-    }
-    RequestAddinShmemSpace(MAXALIGN(sizeof(SharedCounts)));
-}
-
-void attach_memory()
-{
-    if (previous_startup_hook != nullptr) {
-        previous_startup_hook();
-    }
-    bool found = false;
-    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    shared =
-        static_cast<SharedCounts *>(ShmemInitStruct("idempotency counters", sizeof(SharedCounts), &found));
-    if (!found) {
-        shared->since = GetCurrentTimestamp();
-        for (pg_atomic_uint64 &value : shared->values) {
-            pg_atomic_init_u64(&value, 0);
-        }
-    }
-    LWLockRelease(AddinShmemInitLock);
-}
-
 } // namespace
 
 void count(Counter counter, std::uint64_t by)
@@ -71,11 +42,21 @@ Counts current_counts()
 void prepare_counters()
 {
     local.since = GetCurrentTimestamp();
-    if (process_shared_preload_libraries_in_progress) {
-        previous_request_hook = shmem_request_hook;
-        shmem_request_hook = request_memory;
-        previous_startup_hook = shmem_startup_hook;
-        shmem_startup_hook = attach_memory;
+}
+
+std::size_t shared_counters_size()
+{
+    return sizeof(SharedCounts);
+}
+
+void share_counters(void *memory, bool fresh)
+{
+    shared = static_cast<SharedCounts *>(memory);
+    if (fresh) {
+        shared->since = GetCurrentTimestamp();
+        for (pg_atomic_uint64 &value : shared->values) {
+            pg_atomic_init_u64(&value, 0);
+        }
     }
 }
 

@@ -33,7 +33,11 @@ static_assert(std::is_trivially_destructible_v<Counts>);
 
 Counts current_counts();
 
-// In _PG_init(): asks for shared memory if the server is just starting.
+// In _PG_init().
 void prepare_counters();
+
+// Their place in shared memory (pg/shared_memory.hpp).
+std::size_t shared_counters_size();
+void share_counters(void *memory, bool fresh);
 
 } // namespace idem::pg

@@ -215,36 +215,55 @@ StoredKey look_by_plan(const KeyTable &table, const KeyName &name, Eyes eyes)
 }
 
 // As the look does, so that serializable transactions of one tenant don't abort each other over the count.
-int count_directly(const KeyTable &table, std::string_view tenant, int most)
+KeyCount count_directly(const KeyTable &table, std::string_view tenant, std::string_view after, int most)
 {
     Relation relation = table_open(table.relation, NoLock);
     text *tenant_text = text_of(tenant);
-    ScanKeyData keys[1];
+    text *after_text = text_of(after);
+    ScanKeyData keys[2];
     ScanKeyInit(&keys[0], tenant_id, BTEqualStrategyNumber, F_TEXTEQ, PointerGetDatum(tenant_text));
-    SysScanDesc scan = systable_beginscan(relation, cache.primary_key, true, SnapshotSelf, 1, keys);
-    int count = 0;
-    while (count < most && HeapTupleIsValid(systable_getnext(scan))) {
-        count++;
+    ScanKeyInit(&keys[1], key, BTGreaterStrategyNumber, F_TEXT_GT, PointerGetDatum(after_text));
+    SysScanDesc scan = systable_beginscan(relation, cache.primary_key, true, SnapshotSelf, 2, keys);
+
+    KeyCount found{};
+    HeapTuple tuple = nullptr;
+    while (found.count < most && HeapTupleIsValid(tuple = systable_getnext(scan))) {
+        found.count++;
         CHECK_FOR_INTERRUPTS();
+    }
+    if (found.count == most && most > 0) {
+        bool null;
+        found.last_key =
+            bytes_of(DatumGetTextPCopy(heap_getattr(tuple, key, RelationGetDescr(relation), &null)));
     }
     systable_endscan(scan);
     table_close(relation, NoLock);
     pfree(tenant_text);
-    return count;
+    pfree(after_text);
+    return found;
 }
 
-int count_by_plan(const KeyTable &table, std::string_view tenant, int most)
+KeyCount count_by_plan(const KeyTable &table, std::string_view tenant, std::string_view after, int most)
 {
+    MemoryContext caller_context = CurrentMemoryContext;
     const Rights caller = begin_statements(table);
-    Datum values[2] = {PointerGetDatum(text_of(tenant)), Int32GetDatum(most)};
-    int count = 0;
+    Datum values[] = {PointerGetDatum(text_of(tenant)), PointerGetDatum(text_of(after)), Int32GetDatum(most)};
+    KeyCount found{};
     if (execute(table, Statement::count_keys, values, nullptr, Eyes::newest, 1) > 0) {
+        const auto value = [](int column, bool &null) {
+            return SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null);
+        };
         bool null;
-        count = static_cast<int>(
-            DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null)));
+        found.count = static_cast<int>(DatumGetInt64(value(1, null)));
+        const Datum last_key = value(2, null);
+        if (!null) {
+            MemoryContext spi_context = MemoryContextSwitchTo(caller_context);
+            found.last_key = bytes_of(DatumGetTextPCopy(last_key));
+            MemoryContextSwitchTo(spi_context);
+        }
     }
     end_statements(caller);
-    return count;
+    return found;
 }
 
 // Also hears of changes to the table.
@@ -264,9 +283,10 @@ StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes)
     return reads_directly(table) ? look_directly(table, name, eyes) : look_by_plan(table, name, eyes);
 }
 
-int count_keys(const KeyTable &table, std::string_view tenant, int most)
+KeyCount count_keys(const KeyTable &table, std::string_view tenant, std::string_view after, int most)
 {
-    return reads_directly(table) ? count_directly(table, tenant, most) : count_by_plan(table, tenant, most);
+    return reads_directly(table) ? count_directly(table, tenant, after, most)
+                                 : count_by_plan(table, tenant, after, most);
 }
 
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row)

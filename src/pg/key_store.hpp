@@ -44,8 +44,14 @@ static_assert(std::is_trivially_destructible_v<StoredKey>);
 // Values are copied into the current context. Eyes::newest for a claim, Eyes::snapshot for idem_lookup().
 StoredKey look(const KeyTable &table, const KeyName &name, Eyes eyes);
 
-// How many keys the tenant has stored, expired ones included; counts to `most` and no further.
-int count_keys(const KeyTable &table, std::string_view tenant, int most);
+struct KeyCount {
+    int count;
+    std::string_view last_key; // of as many as were asked for
+};
+static_assert(std::is_trivially_destructible_v<KeyCount>);
+
+// How many keys beyond `after` the tenant has stored, expired ones included; counts to `most` and no further.
+KeyCount count_keys(const KeyTable &table, std::string_view tenant, std::string_view after, int most);
 
 // Stores a finished run; `replaces_row` says that look() found a row that it may take the place of.
 void store(const KeyTable &table, const KeyName &name, const StoredKey &run, bool replaces_row);

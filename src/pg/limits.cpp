@@ -1,5 +1,7 @@
 #include "pg/limits.hpp"
 
+#include "core/key.hpp"
+#include "pg/claims.hpp"
 #include "pg/key_lock.hpp"
 #include "pg/key_store.hpp"
 #include "pg/registry.hpp"
@@ -9,70 +11,177 @@ namespace idem::pg {
 
 namespace {
 
-// What this session found when it last counted a tenant's keys.
-struct Count {
-    std::uint64_t tenant; // its hash
-    int max_keys;         // 0: nothing was counted here
-    int left;             // how many more it may claim before it counts again
+// What is known of a tenant's stored keys, and the count that is under way.
+struct TenantKeys {
+    std::uint64_t tenant; // its hash; 0: nothing is known here
+    int max_keys;
+    bool known; // by a count that was finished
     bool full;
+    int left; // how many more may be claimed before they are counted again
     TimestampTz good_until;
-};
-static_assert(std::is_trivially_destructible_v<Count>);
 
-// A tenant that comes into another one's place is counted anew.
-constexpr std::size_t remembered_tenants = 256;
-Count counts[remembered_tenants];
+    TimestampTz busy_until; // whoever counts has this long; then another one goes on
+    int counted;
+    std::int64_t spent; // us
+    std::uint16_t position_size;
+    char position[core::max_key_size]; // the last key that has been counted
+};
+static_assert(std::is_trivially_destructible_v<TenantKeys>);
+
+// Tenants of one set push each other out, the one whose count is the oldest first.
+struct TenantSet {
+    slock_t mutex;
+    TenantKeys tenants[4];
+};
+static_assert(std::is_trivially_destructible_v<TenantSet>);
+
+constexpr std::size_t set_count = 256;
 
 // The low bits of a slot's hash are its number.
 constexpr std::uint64_t slot_mask = 0xFFFF;
 static_assert(max_limit_in_flight <= slot_mask);
 
-std::uint64_t tenant_hash(std::string_view tenant)
+// Where this session finds a free slot first: sessions begin at different ones, and a batch goes on where it was.
+std::uint64_t next_slot;
+
+TenantSet local_sets[set_count];
+TenantSet *sets = local_sets;
+
+bool shared()
 {
-    return key_lock_hash(tenant, {}) & ~slot_mask;
+    return sets != local_sets;
+}
+
+// Shared, a claim counts no more than this, and the next one goes on; by itself, a session counts them all, for it may not claim again.
+int slice_size()
+{
+    return shared() ? 10'000 : PG_INT32_MAX;
+}
+
+void init_sets()
+{
+    for (std::size_t i = 0; i < set_count; i++) {
+        memset(&sets[i], 0, sizeof(sets[i]));
+        SpinLockInit(&sets[i].mutex);
+    }
+}
+
+// Under the set's lock.
+TenantKeys &entry_of(TenantSet &set, std::uint64_t tenant, int max_keys)
+{
+    TenantKeys *oldest = &set.tenants[0];
+    for (TenantKeys &entry : set.tenants) {
+        if (entry.tenant == tenant && entry.max_keys == max_keys) {
+            return entry;
+        }
+        if (entry.tenant == tenant || (oldest->tenant != tenant && entry.good_until < oldest->good_until)) {
+            oldest = &entry;
+        }
+    }
+    memset(oldest, 0, sizeof(*oldest));
+    oldest->tenant = tenant;
+    oldest->max_keys = max_keys;
+    return *oldest;
+}
+
+struct Look {
+    bool full;
+    bool my_turn; // to count
+    TenantKeys seen;
+};
+static_assert(std::is_trivially_destructible_v<Look>);
+
+Look take_one(TenantSet &set, std::uint64_t tenant, int max_keys, TimestampTz now)
+{
+    constexpr std::int64_t patience = 10 * USECS_PER_SEC;
+    Look look{};
+    SpinLockAcquire(&set.mutex);
+    TenantKeys &entry = entry_of(set, tenant, max_keys);
+    look.full = entry.known && entry.full;
+    if (entry.known && now < entry.good_until && (entry.full || entry.left > 0)) {
+        entry.left -= entry.full ? 0 : 1;
+    } else if (entry.busy_until <= now) {
+        look.my_turn = true;
+        entry.busy_until = now + patience;
+        look.seen = entry;
+    }
+    SpinLockRelease(&set.mutex);
+    return look;
 }
 
 // It is full a little early (1.5 %), so that the last keys of a large limit don't cost a count each.
-Count count_of(const KeyTable &table, std::string_view tenant, std::uint64_t hash, int max_keys)
+void conclude(TenantKeys &entry, int own, TimestampTz now)
 {
     constexpr std::int64_t shortest_life = USECS_PER_SEC;
-    const TimestampTz started = GetCurrentTimestamp();
-    const int free = max_keys - count_keys(table, tenant, max_keys);
-    const TimestampTz now = GetCurrentTimestamp();
-
-    Count count{};
-    count.tenant = hash;
-    count.max_keys = max_keys;
-    count.full = free <= max_keys / 64;
-    count.left = free / 16; // the other sessions claim too
-    count.good_until = now + Max(shortest_life, (now - started) * 100);
-    return count;
+    const int free = entry.max_keys - Min(entry.max_keys, entry.counted + own);
+    entry.known = true;
+    entry.full = free <= entry.max_keys / 64;
+    entry.left = shared() ? free / 2 : free / 16; // by itself, a session doesn't see what the others claim
+    entry.good_until = now + Max(shortest_life, entry.spent * (entry.full ? 10 : 100));
+    entry.counted = 0;
+    entry.spent = 0;
+    entry.position_size = 0;
 }
 
 } // namespace
 
 bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
 {
-    const std::uint64_t hash = tenant_hash(tenant);
-    Count &count = counts[(hash >> 16) % remembered_tenants];
-    const bool known =
-        count.tenant == hash && count.max_keys == max_keys && GetCurrentTimestamp() < count.good_until;
-    if (!known || (!count.full && count.left == 0)) {
-        count = count_of(table, tenant, hash, max_keys);
-    } else if (!count.full) {
-        count.left--;
+    const std::uint64_t hash = Max(key_lock_hash(tenant, {}), 1);
+    TenantSet &set = sets[(hash >> 32) % set_count];
+    const TimestampTz started = GetCurrentTimestamp();
+    const Look look = take_one(set, hash, max_keys, started);
+    if (!look.my_turn) {
+        return !look.full;
     }
-    return !count.full;
+
+    TenantKeys counted = look.seen;
+    const int most = Min(slice_size(), max_keys - counted.counted);
+    const KeyCount slice = count_keys(table, tenant, {counted.position, counted.position_size}, most);
+    const TimestampTz now = GetCurrentTimestamp();
+    counted.counted += slice.count;
+    counted.spent += now - started;
+    counted.busy_until = 0;
+    if (slice.count < most || counted.counted == max_keys) {
+        conclude(counted, open_claims_of(tenant), now);
+    } else {
+        counted.position_size = static_cast<std::uint16_t>(slice.last_key.size());
+        memcpy(counted.position, slice.last_key.data(), slice.last_key.size());
+    }
+
+    SpinLockAcquire(&set.mutex);
+    entry_of(set, hash, max_keys) = counted;
+    SpinLockRelease(&set.mutex);
+    return !(counted.known && counted.full);
+}
+
+std::size_t shared_limits_size()
+{
+    return sizeof(local_sets);
+}
+
+void share_limits(void *memory, bool fresh)
+{
+    sets = static_cast<TenantSet *>(memory);
+    if (fresh) {
+        init_sets();
+    }
+}
+
+void prepare_limits()
+{
+    init_sets();
 }
 
 Slot take_slot(std::string_view tenant, int max_in_flight)
 {
-    // sessions begin at different slots, so that a free one is mostly the first that is tried
-    const auto first = static_cast<std::uint64_t>(MyProcPid);
+    if (next_slot == 0) {
+        next_slot = static_cast<std::uint64_t>(MyProcPid);
+    }
     const auto slots = static_cast<std::uint64_t>(max_in_flight);
-    const std::uint64_t hash = tenant_hash(tenant);
+    const std::uint64_t hash = key_lock_hash(tenant, {}) & ~slot_mask;
     for (std::uint64_t i = 0; i < slots; i++) {
-        const Slot slot{true, hash | ((first + i) % slots)};
+        const Slot slot{true, hash | (next_slot++ % slots)};
         if (try_slot_lock(slot.hash)) {
             return slot;
         }

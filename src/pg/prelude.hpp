@@ -49,6 +49,7 @@ extern "C" {
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

@@ -13,7 +13,7 @@ struct Definition {
 
 constexpr Oid look_types[] = {TEXTOID, TEXTOID};
 
-constexpr Oid count_types[] = {TEXTOID, INT4OID};
+constexpr Oid count_types[] = {TEXTOID, TEXTOID, INT4OID};
 
 constexpr Oid store_types[] = {
     TEXTOID,  TEXTOID, BYTEAOID,       TEXTOID,        INT4OID,        JSONBOID, JSONBOID,
@@ -61,8 +61,8 @@ constexpr Definition definitions[] = {
      look_types, lengthof(look_types)},
     // count_keys
     {key_table_name,
-     "SELECT pg_catalog.count(*) FROM (SELECT FROM %s WHERE tenant_id OPERATOR(pg_catalog.=) $1 LIMIT $2) AS "
-     "k",
+     "SELECT pg_catalog.count(*), pg_catalog.max(k.key) FROM (SELECT key FROM %s WHERE tenant_id "
+     "OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.>) $2 ORDER BY key LIMIT $3) AS k",
      count_types, lengthof(count_types)},
     // insert
     {key_table_name,
