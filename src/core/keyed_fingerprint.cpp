@@ -22,6 +22,7 @@ bool secret_id(std::string_view secret, std::uint8_t (&out)[digest_size])
 SecretFault parse_secrets(std::string_view text, SecretList &list, std::size_t &line)
 {
     list.count = 0;
+    list.retired = false;
     line = 0;
     while (!text.empty()) {
         line++;
@@ -33,6 +34,13 @@ SecretFault parse_secrets(std::string_view text, SecretList &list, std::size_t &
         }
         if (secret.empty()) {
             continue;
+        }
+        if (secret == plain_line && list.count == 0 && !list.retired) {
+            list.retired = true;
+            continue;
+        }
+        if (secret.find_first_of(" \t") != std::string_view::npos) {
+            return SecretFault::blank;
         }
         if (secret.size() < min_secret_size) {
             return SecretFault::too_short;
@@ -46,6 +54,11 @@ SecretFault parse_secrets(std::string_view text, SecretList &list, std::size_t &
         list.secrets[list.count++] = secret;
     }
     return list.count == 0 ? SecretFault::no_secret : SecretFault::none;
+}
+
+const std::string_view *secret_in_use(const SecretList &list)
+{
+    return list.count == 0 || list.retired ? nullptr : &list.secrets[0];
 }
 
 bool keyed_fingerprint(std::string_view secret, const std::uint8_t (&plain)[digest_size],

@@ -24,17 +24,25 @@ constexpr std::size_t max_secrets = 8;
 struct SecretList {
     std::string_view secrets[max_secrets]; // in the text that was parsed
     std::size_t count;
+    bool retired; // none of them is used any more, all of them compare
 };
 static_assert(std::is_trivially_destructible_v<SecretList>);
 
-enum class SecretFault : std::uint8_t { none, no_secret, too_short, too_long, too_many };
+enum class SecretFault : std::uint8_t { none, no_secret, too_short, too_long, blank, too_many };
 
-// One secret a line; empty lines are skipped, a line's end may be CR LF. `line` is where the fault is, from 1.
+// In the first line: new fingerprints are made without a secret.
+constexpr std::string_view plain_line = "plain";
+
+// One secret a line; empty lines are skipped, a line's end may be CR LF. A blank is a fault: it is a comment, or was not seen by who
+// wrote it. `line` is where the fault is, from 1.
 SecretFault parse_secrets(std::string_view text, SecretList &list, std::size_t &line);
 
 // What is stored for a request whose plain fingerprint is given. False means that OpenSSL failed.
 bool keyed_fingerprint(std::string_view secret, const std::uint8_t (&plain)[digest_size],
                        std::string_view tenant, std::string_view key, std::uint8_t (&out)[digest_size]);
+
+// The secret that new fingerprints are made with; null: none.
+const std::string_view *secret_in_use(const SecretList &list);
 
 // The secret that a stored fingerprint was made with; `found` is null if it is not in the list. False means that OpenSSL failed.
 bool secret_of(const SecretList &list, const std::uint8_t (&stored)[digest_size],

@@ -63,6 +63,9 @@ void parse()
         refuse_file(psprintf("A secret has %zu to %zu bytes; the one in line %zu has not.",
                              core::min_secret_size, core::max_secret_size, line));
         break;
+    case core::SecretFault::blank:
+        refuse_file(psprintf("Line %zu has a blank: a secret has none, and there are no comments.", line));
+        break;
     case core::SecretFault::too_many:
         refuse_file(psprintf("It has more than %zu secrets.", core::max_secrets));
         break;

@@ -96,9 +96,12 @@ const std::string_view *secret_of(const KeyName &name, const StoredFingerprint &
                  errmsg("the secret of the fingerprint of idempotency key \"%s\" of tenant \"%s\" is missing",
                         cstring_of(name.key), cstring_of(name.tenant)),
                  errdetail("Without it nobody can tell whether this is the same request."),
-                 errhint("Add it to the file of \"idempotency.fingerprint_secret_file\", below the secret in "
-                         "use, and "
-                         "reload the configuration.")));
+                 settings.fingerprint_secret_file[0] == '\0'
+                     ? errhint("Set \"idempotency.fingerprint_secret_file\" again; with \"%s\" as its first "
+                               "line, the secrets below only compare.",
+                               core::plain_line.data())
+                     : errhint("Add it to the file of \"idempotency.fingerprint_secret_file\", below the "
+                               "secret in use, and reload the configuration.")));
     }
     return secret;
 }
@@ -230,15 +233,14 @@ StoredFingerprint stored_fingerprint(const KeyName &name, const Fingerprint &fin
 {
     StoredFingerprint stored{};
     stored.ignored_fields = ignored_fields;
-    const core::SecretList &secrets = fingerprint_secrets();
-    if (secrets.count == 0) {
+    const std::string_view *secret = core::secret_in_use(fingerprint_secrets());
+    if (secret == nullptr) {
         stored.version = core::plain_fingerprint_version;
         memcpy(stored.bytes, fingerprint.bytes, sizeof(stored.bytes));
         return stored;
     }
     stored.version = core::keyed_fingerprint_version;
-    if (!core::keyed_fingerprint(secrets.secrets[0], fingerprint.bytes, utf8_of(name.tenant), name.key,
-                                 stored.bytes)) {
+    if (!core::keyed_fingerprint(*secret, fingerprint.bytes, utf8_of(name.tenant), name.key, stored.bytes)) {
         digest_failed("HMAC-SHA-256");
     }
     return stored;

@@ -117,6 +117,12 @@ TEST(Secrets, OneALine)
     EXPECT_EQ(list.secrets[1], two);
     EXPECT_EQ(parse_secrets(one + "\n" + std::string(31, 'c') + "\n", list, line), SecretFault::too_short);
     EXPECT_EQ(line, 2U);
+    EXPECT_EQ(parse_secrets("# the payments secret, made in 2026 by me\n" + one, list, line),
+              SecretFault::blank);
+    EXPECT_EQ(line, 1U);
+    EXPECT_EQ(parse_secrets(one + " \n", list, line), SecretFault::blank);
+    EXPECT_EQ(parse_secrets(one + "\n" + two + "\t", list, line), SecretFault::blank);
+    EXPECT_EQ(line, 2U);
     const std::string longest(1024, 'd');
     EXPECT_EQ(parse_secrets(longest, list, line), SecretFault::none);
     EXPECT_EQ(parse_secrets(longest + "d", list, line), SecretFault::too_long);
@@ -127,6 +133,34 @@ TEST(Secrets, OneALine)
     EXPECT_EQ(parse_secrets(many, list, line), SecretFault::none);
     EXPECT_EQ(parse_secrets(many + one, list, line), SecretFault::too_many);
     EXPECT_EQ(line, 9U);
+}
+
+TEST(Secrets, Retired)
+{
+    SecretList list{};
+    std::size_t line = 0;
+    EXPECT_EQ(secret_in_use(list), nullptr);
+    ASSERT_EQ(parse_secrets(one + "\n" + two, list, line), SecretFault::none);
+    ASSERT_NE(secret_in_use(list), nullptr);
+    EXPECT_EQ(*secret_in_use(list), one);
+    const std::string retired = "plain\r\n" + one + "\n" + two; // the list points into it
+    ASSERT_EQ(parse_secrets(retired, list, line), SecretFault::none);
+    EXPECT_EQ(secret_in_use(list), nullptr);
+    ASSERT_EQ(list.count, 2U);
+    Bytes stored{};
+    (void)keyed(two, 'x', "acme", "key-0000000000000001", &stored);
+    const std::string_view *found = nullptr;
+    ASSERT_TRUE(secret_of(list, stored.bytes, found));
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(*found, two);
+    EXPECT_EQ(parse_secrets("plain\n", list, line),
+              SecretFault::no_secret); // nothing to compare with is an oversight
+    EXPECT_EQ(parse_secrets("plain\nplain\n" + one, list, line), SecretFault::too_short);
+    EXPECT_EQ(parse_secrets(one + "\nplain\n", list, line), SecretFault::too_short);
+    EXPECT_EQ(line, 2U);
+    EXPECT_EQ(parse_secrets("Plain\n" + one, list, line), SecretFault::too_short);
+    ASSERT_EQ(parse_secrets(one, list, line), SecretFault::none);
+    EXPECT_NE(secret_in_use(list), nullptr);
 }
 
 } // namespace

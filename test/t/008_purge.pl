@@ -128,10 +128,18 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM idem.idempotency_keys WHER
 my $queries = slurp_file($ENV{IDEM_SOURCE} . '/examples/prometheus/queries.yaml');
 my @found = $queries =~ /^  query: >-\n((?:    .*\n)+)/mg;
 cmp_ok(scalar(@found), '>=', 3, 'queries for the exporter');
+# with the rights that the file asks for, and no more; a transaction of another role is seen to age
+$node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN; GRANT USAGE ON SCHEMA idem TO exporter; GRANT SELECT ON idem.idempotency_status, idem.idempotency_in_flight TO exporter;
+	GRANT EXECUTE ON FUNCTION idem.idem_counters, idem.idem_key_lock TO exporter; GRANT pg_read_all_stats TO exporter');
+my $stuck = $node->background_psql('postgres');
+$stuck->query("BEGIN; SELECT outcome FROM idem.idem_claim('acme', 'key-stuck-0000000001', 'POST', '/p')");
+sleep 1;
 for my $query (@found)
 {
 	$query =~ s/\s+/ /g;
-	($status, $out, $error) = $node->psql('postgres', "SET search_path = idem; $query");
+	($status, $out, $error) = $node->psql('postgres', "SET search_path = idem; $query", extra_params => [ '-U', 'exporter' ]);
 	is($error, '', "runs: $query");
+	like($out, qr/^transaction\|1\|[1-9][0-9]*\.[0-9]+$/m, 'shows the stuck transaction and its age') if $query =~ /idempotency_in_flight/;
 }
+$stuck->quit;
 done_testing();

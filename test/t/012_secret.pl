@@ -102,6 +102,20 @@ is($backend->query('SELECT run(2)'), 'replay', 'a retry of a row of the old one'
 is($backend->query('SELECT run(4)'), 'replay', 'and of the new one');
 isnt(substr((split /\|/, hash(4))[1], 0, 8), substr($keyed, 0, 8), 'the row says which');
 
+# off again: what is new is plain, the others compare
+secrets(0600, 'plain', $two, $one);
+for (1 .. 50)
+{
+	$node->safe_psql('postgres', "DELETE FROM idempotency_keys WHERE key = 'key-secret-00000009'; SELECT run(9)");
+	last if substr(hash(9), 0, 1) eq '1';
+	select undef, undef, undef, 0.1;
+}
+is(substr(hash(9), 0, 1), '1', 'retired: a new key is stored without a secret');
+is(join(' ', map { run($_) } 1, 2, 4, 9), 'replay replay replay replay', 'and retries of all are answered');
+is(join(' ', map { run($_, amount => 2) } 1, 2, 4, 9), 'mismatch mismatch mismatch mismatch', 'as are other requests');
+secrets(0600, $two, $one);
+becomes(qr/^claimed$/, 'and used again', 8);
+
 # the secret is lost: not 422, which would have the client pay again with a new key
 secrets(0600, $two);
 becomes(qr/ERROR:  F0000: the secret of the fingerprint of idempotency key "key-secret-00000002" of tenant "acme" is missing/, 'a row whose secret is gone is an error', 2);
@@ -118,6 +132,7 @@ for my $case (
 	[ 0600, ['short'], 'A secret has 32 to 1024 bytes; the one in line 1 has not.' ],
 	[ 0600, ['', 'x' x 1025], 'A secret has 32 to 1024 bytes; the one in line 2 has not.' ],
 	[ 0600, [], 'It has no secret.' ],
+	[ 0600, [ '# the payments secret, made in 2026 by me', $one ], 'Line 1 has a blank: a secret has none, and there are no comments.' ],
 	[ 0600, [ map { $one . $_ } 1 .. 9 ], 'It has more than 8 secrets.' ],
 	[ 0600, [ 'x' x 20000 ], 'It cannot be read, or is larger than 8207 bytes.' ])
 {
@@ -136,6 +151,14 @@ is($node->safe_psql('postgres', "SELECT count(*) FROM idempotency_keys WHERE key
 is($node->safe_psql('postgres', "SELECT outcome FROM idem_claim('acme', 'key-get-000000000001', 'GET', '/p')"), 'bypass', 'what is not covered needs no secret');
 secrets(0600, $two, $one);
 becomes(qr/^claimed$/, 'mended', 5);
+
+# the setting is emptied too soon
+$node->append_conf('postgresql.conf', "idempotency.fingerprint_secret_file = ''");
+$node->reload;
+becomes(qr/F0000: the secret of the fingerprint .* is missing\nDETAIL:  .*\nHINT:  Set "idempotency\.fingerprint_secret_file" again; with "plain" as its first line, the secrets below only compare\./, 'emptied', 4);
+$node->append_conf('postgresql.conf', "idempotency.fingerprint_secret_file = 'secrets'");
+$node->reload;
+becomes(qr/^replay$/, 'and set again', 4);
 
 # a fingerprint of a later version
 $node->safe_psql('postgres', "UPDATE idempotency_keys SET fingerprint_version = 3 WHERE key = 'key-secret-00000005'");
