@@ -11,14 +11,23 @@ namespace idem::pg {
 
 namespace {
 
+// Whose keys, and against which limit.
+struct Whose {
+    std::uint64_t tenant; // its hash
+    Oid database;
+    Oid table;
+    int max_keys;
+};
+static_assert(std::is_trivially_destructible_v<Whose>);
+
 // What is known of a tenant's stored keys, and the count that is under way.
 struct TenantKeys {
-    std::uint64_t tenant; // its hash; 0: nothing is known here
-    int max_keys;
+    Whose whose;
     bool known; // by a count that was finished
     bool full;
     int left; // how many more may be claimed before they are counted again
     TimestampTz good_until;
+    TimestampTz kept_until; // before any that is not kept as long; but nothing is kept for certain
 
     TimestampTz busy_until; // whoever counts has this long; then another one goes on
     int counted;
@@ -28,7 +37,7 @@ struct TenantKeys {
 };
 static_assert(std::is_trivially_destructible_v<TenantKeys>);
 
-// Tenants of one set push each other out, the one whose count is the oldest first.
+// Tenants of one set push each other out, first those that are soonest counted again.
 struct TenantSet {
     slock_t mutex;
     TenantKeys tenants[4];
@@ -66,21 +75,28 @@ void init_sets()
     }
 }
 
-// Under the set's lock.
-TenantKeys &entry_of(TenantSet &set, std::uint64_t tenant, int max_keys)
+bool same_tenant(const Whose &a, const Whose &b)
+{
+    return a.tenant == b.tenant && a.database == b.database && a.table == b.table;
+}
+
+// Under the set's lock. A tenant whose limit has changed is counted anew, in its place.
+TenantKeys &entry_of(TenantSet &set, const Whose &whose)
 {
     TenantKeys *oldest = &set.tenants[0];
     for (TenantKeys &entry : set.tenants) {
-        if (entry.tenant == tenant && entry.max_keys == max_keys) {
-            return entry;
+        if (same_tenant(entry.whose, whose)) {
+            oldest = &entry;
+            break;
         }
-        if (entry.tenant == tenant || (oldest->tenant != tenant && entry.good_until < oldest->good_until)) {
+        if (entry.kept_until < oldest->kept_until) {
             oldest = &entry;
         }
     }
-    memset(oldest, 0, sizeof(*oldest));
-    oldest->tenant = tenant;
-    oldest->max_keys = max_keys;
+    if (!same_tenant(oldest->whose, whose) || oldest->whose.max_keys != whose.max_keys) {
+        memset(oldest, 0, sizeof(*oldest));
+        oldest->whose = whose;
+    }
     return *oldest;
 }
 
@@ -91,12 +107,12 @@ struct Look {
 };
 static_assert(std::is_trivially_destructible_v<Look>);
 
-Look take_one(TenantSet &set, std::uint64_t tenant, int max_keys, TimestampTz now)
+Look take_one(TenantSet &set, const Whose &whose, TimestampTz now)
 {
     constexpr std::int64_t patience = 10 * USECS_PER_SEC;
     Look look{};
     SpinLockAcquire(&set.mutex);
-    TenantKeys &entry = entry_of(set, tenant, max_keys);
+    TenantKeys &entry = entry_of(set, whose);
     look.full = entry.known && entry.full;
     if (entry.known && now < entry.good_until && (entry.full || entry.left > 0)) {
         entry.left -= entry.full ? 0 : 1;
@@ -113,11 +129,13 @@ Look take_one(TenantSet &set, std::uint64_t tenant, int max_keys, TimestampTz no
 void conclude(TenantKeys &entry, int own, TimestampTz now)
 {
     constexpr std::int64_t shortest_life = USECS_PER_SEC;
-    const int free = entry.max_keys - Min(entry.max_keys, entry.counted + own);
+    const int max_keys = entry.whose.max_keys;
+    const int free = max_keys - Min(max_keys - entry.counted, own) - entry.counted;
     entry.known = true;
-    entry.full = free <= entry.max_keys / 64;
+    entry.full = free <= max_keys / 64;
     entry.left = shared() ? free / 2 : free / 16; // by itself, a session doesn't see what the others claim
     entry.good_until = now + Max(shortest_life, entry.spent * (entry.full ? 10 : 100));
+    entry.kept_until = entry.good_until;
     entry.counted = 0;
     entry.spent = 0;
     entry.position_size = 0;
@@ -127,10 +145,12 @@ void conclude(TenantKeys &entry, int own, TimestampTz now)
 
 bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
 {
-    const std::uint64_t hash = Max(key_lock_hash(tenant, {}), 1);
-    TenantSet &set = sets[(hash >> 32) % set_count];
+    constexpr std::int64_t pass_kept =
+        600 * USECS_PER_SEC; // tenants of few keys don't undo what has been counted of many
+    const Whose whose{key_lock_hash(tenant, {}), MyDatabaseId, table.relation, max_keys};
+    TenantSet &set = sets[(whose.tenant >> 32) % set_count];
     const TimestampTz started = GetCurrentTimestamp();
-    const Look look = take_one(set, hash, max_keys, started);
+    const Look look = take_one(set, whose, started);
     if (!look.my_turn) {
         return !look.full;
     }
@@ -145,12 +165,13 @@ bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
     if (slice.count < most || counted.counted == max_keys) {
         conclude(counted, open_claims_of(tenant), now);
     } else {
+        counted.kept_until = now + pass_kept;
         counted.position_size = static_cast<std::uint16_t>(slice.last_key.size());
         memcpy(counted.position, slice.last_key.data(), slice.last_key.size());
     }
 
     SpinLockAcquire(&set.mutex);
-    entry_of(set, hash, max_keys) = counted;
+    entry_of(set, whose) = counted;
     SpinLockRelease(&set.mutex);
     return !(counted.known && counted.full);
 }

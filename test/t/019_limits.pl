@@ -75,6 +75,11 @@ $node->safe_psql('postgres', "SELECT idem_limit_tenant(NULL, 3)");
 is($node->safe_psql('postgres', "SELECT outcome, count(*) FROM generate_series(1, 5) n, generate_series(1, 3000) t, run('tenant ' || t, n) outcome GROUP BY 1 ORDER BY 1"),
 	"claimed|9000\nrejected 429|6000", 'each of 3,000 tenants has its three');
 
+# and these do not undo what has been counted of one that has many
+$node->safe_psql('postgres', "SELECT idem_limit_tenant('many', 25000), fill('many', 25000)");
+my $crowd = sub { $node->safe_psql('postgres', "SELECT count(run('crowd ' || t, 1)) FROM generate_series(1, 3000) t") };
+is(join(', ', map { $crowd->(); $node->safe_psql('postgres', "SELECT run('many', $_)") } 1 .. 3), 'claimed, claimed, rejected 429', 'a count goes on among 3,000 others');
+
 # a batch of many in flight: a slot is found where the last one was. Else this would take a hundred times as long
 $node->safe_psql('postgres', "SELECT idem_limit_tenant('batch', max_in_flight => 10000), idem_limit_tenant('free'), idem_limit_tenant('own', 5)");
 my $seconds = sub { return $node->safe_psql('postgres', "BEGIN; SELECT now() AS started \\gset
@@ -86,6 +91,12 @@ cmp_ok($limited, '<', 10 * $free, sprintf('10,000 claims: %.2f s with a slot eac
 # the keys that a transaction has claimed and not yet stored
 is($node->safe_psql('postgres', "BEGIN; SELECT outcome, count(*) FROM generate_series(1, 1000) n, idem_claim('own', 'key-own-' || 100000000 + n, 'POST', '/p') GROUP BY 1 ORDER BY 1; ROLLBACK"),
 	"claimed|5\nrejected|995", 'a transaction\'s own claims count');
+
+# what is known is of one database, whatever tenants are named in another
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', "CREATE EXTENSION idempotency; SELECT idem_limit_tenant('shared', 400)");
+is($node->safe_psql('postgres', "SELECT run('shared', 2000000000)"), 'rejected 429', 'full in one database');
+like($node->safe_psql('other', "BEGIN; SELECT outcome FROM idem_claim('shared', 'key-other-0000000001', 'POST', '/p'); ROLLBACK"), qr/^claimed$/, 'and not in another');
 
 # a session of a server that shares nothing counts for itself, all at once
 $node->safe_psql('postgres', "SELECT fill('big', 25000)");
