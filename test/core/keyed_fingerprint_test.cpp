@@ -140,7 +140,8 @@ TEST(Secrets, Retired)
     SecretList list{};
     std::size_t line = 0;
     EXPECT_EQ(secret_in_use(list), nullptr);
-    ASSERT_EQ(parse_secrets(one + "\n" + two, list, line), SecretFault::none);
+    const std::string both = one + "\n" + two; // the list points into it
+    ASSERT_EQ(parse_secrets(both, list, line), SecretFault::none);
     ASSERT_NE(secret_in_use(list), nullptr);
     EXPECT_EQ(*secret_in_use(list), one);
     const std::string retired = "plain\r\n" + one + "\n" + two; // the list points into it
