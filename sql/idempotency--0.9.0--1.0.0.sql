@@ -156,16 +156,16 @@ BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     FOR given IN
         SELECT o.kind, o.name, r.rolname
-          FROM (SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, c.relowner AS owner, c.relacl AS acl, 'pg_class'::regclass AS catalog, c.oid
+          FROM (SELECT 'TABLE' AS kind, c.oid::regclass::text AS name, c.relname AS plain_name, c.relowner AS owner, c.relacl AS acl, 'pg_class'::regclass AS catalog, c.oid
                   FROM pg_class AS c
                 UNION ALL
-                SELECT 'ROUTINE', p.oid::regprocedure::text, p.proowner, p.proacl, 'pg_proc'::regclass, p.oid FROM pg_proc AS p) AS o
+                SELECT 'ROUTINE', p.oid::regprocedure::text, p.proname, p.proowner, p.proacl, 'pg_proc'::regclass, p.oid FROM pg_proc AS p) AS o
           JOIN pg_depend AS d ON d.classid = o.catalog AND d.objid = o.oid AND d.objsubid = 0 AND d.deptype = 'e'
           JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'idempotency'
           CROSS JOIN LATERAL aclexplode(o.acl) AS a
           JOIN pg_roles AS r ON r.oid = a.grantee
          WHERE a.grantee <> o.owner
-           AND o.name ~ 'idempotency_limits|idem_limit_tenant|idem_unlimit_tenant' -- of what was there before, the operator has granted it
+           AND o.plain_name IN ('idempotency_limits', 'idem_limit_tenant', 'idem_unlimit_tenant') -- of what was there before, the operator has granted it
          GROUP BY o.kind, o.name, r.rolname
     LOOP
         EXECUTE format('REVOKE ALL ON %s %s FROM %I', given.kind, given.name, given.rolname);

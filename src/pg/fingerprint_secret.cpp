@@ -6,7 +6,8 @@ namespace idem::pg {
 
 namespace {
 
-constexpr std::size_t max_file_size = core::max_secrets * (core::max_secret_size + 2);
+// with room for "plain" and some empty lines
+constexpr std::size_t max_file_size = core::max_secrets * (core::max_secret_size + 2) + 64;
 
 struct Loaded {
     bool valid;

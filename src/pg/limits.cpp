@@ -27,7 +27,7 @@ struct TenantKeys {
     bool full;
     int left; // how many more may be claimed before they are counted again
     TimestampTz good_until;
-    TimestampTz kept_until; // before any that is not kept as long; but nothing is kept for certain
+    TimestampTz kept_until; // rather than any that is not kept as long, and a count under way no longer
 
     TimestampTz busy_until; // whoever counts has this long; then another one goes on
     int counted;
@@ -44,7 +44,14 @@ struct TenantSet {
 };
 static_assert(std::is_trivially_destructible_v<TenantSet>);
 
-constexpr std::size_t set_count = 256;
+constexpr std::size_t set_count = 1024;
+
+// Shared, a claim counts no more than this, and the next one goes on. Whoever is refused can as well count more.
+constexpr int slice_size = 10'000;
+constexpr int slice_size_refused = 10 * slice_size;
+
+// Tenants of few keys don't undo what has been counted of many.
+constexpr std::int64_t many_kept = 600 * USECS_PER_SEC;
 
 // The low bits of a slot's hash are its number.
 constexpr std::uint64_t slot_mask = 0xFFFF;
@@ -59,12 +66,6 @@ TenantSet *sets = local_sets;
 bool shared()
 {
     return sets != local_sets;
-}
-
-// Shared, a claim counts no more than this, and the next one goes on; by itself, a session counts them all, for it may not claim again.
-int slice_size()
-{
-    return shared() ? 10'000 : PG_INT32_MAX;
 }
 
 void init_sets()
@@ -107,6 +108,28 @@ struct Look {
 };
 static_assert(std::is_trivially_destructible_v<Look>);
 
+void begin_pass(TenantKeys &entry)
+{
+    entry.counted = 0;
+    entry.spent = 0;
+    entry.position_size = 0;
+}
+
+// A key that was put into the table by hand may be longer than any that is claimed: then some are counted twice.
+void remember_position(TenantKeys &entry, std::string_view last_key)
+{
+    const std::size_t size = Min(last_key.size(), sizeof(entry.position));
+    entry.position_size = static_cast<std::uint16_t>(size);
+    memcpy(entry.position, last_key.data(), size);
+}
+
+// By itself, a session counts all at once, for it may not claim again.
+int most_to_count(const TenantKeys &entry)
+{
+    const int left = entry.whose.max_keys - entry.counted;
+    return shared() ? Min(left, entry.full ? slice_size_refused : slice_size) : left;
+}
+
 Look take_one(TenantSet &set, const Whose &whose, TimestampTz now)
 {
     constexpr std::int64_t patience = 10 * USECS_PER_SEC;
@@ -114,12 +137,16 @@ Look take_one(TenantSet &set, const Whose &whose, TimestampTz now)
     SpinLockAcquire(&set.mutex);
     TenantKeys &entry = entry_of(set, whose);
     look.full = entry.known && entry.full;
-    if (entry.known && now < entry.good_until && (entry.full || entry.left > 0)) {
-        entry.left -= entry.full ? 0 : 1;
-    } else if (entry.busy_until <= now) {
+    if ((!entry.known || now >= entry.good_until || (!entry.full && entry.left <= 0)) &&
+        entry.busy_until <= now) {
         look.my_turn = true;
+        if (entry.kept_until < now) {
+            begin_pass(entry);
+        }
         entry.busy_until = now + patience;
         look.seen = entry;
+    } else if (entry.known && !entry.full) {
+        entry.left--; // below zero while another one counts
     }
     SpinLockRelease(&set.mutex);
     return look;
@@ -135,18 +162,14 @@ void conclude(TenantKeys &entry, int own, TimestampTz now)
     entry.full = free <= max_keys / 64;
     entry.left = shared() ? free / 2 : free / 16; // by itself, a session doesn't see what the others claim
     entry.good_until = now + Max(shortest_life, entry.spent * (entry.full ? 10 : 100));
-    entry.kept_until = entry.good_until;
-    entry.counted = 0;
-    entry.spent = 0;
-    entry.position_size = 0;
+    entry.kept_until = entry.counted >= slice_size ? now + many_kept : entry.good_until;
+    begin_pass(entry);
 }
 
 } // namespace
 
 bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
 {
-    constexpr std::int64_t pass_kept =
-        600 * USECS_PER_SEC; // tenants of few keys don't undo what has been counted of many
     const Whose whose{key_lock_hash(tenant, {}), MyDatabaseId, table.relation, max_keys};
     TenantSet &set = sets[(whose.tenant >> 32) % set_count];
     const TimestampTz started = GetCurrentTimestamp();
@@ -156,7 +179,7 @@ bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
     }
 
     TenantKeys counted = look.seen;
-    const int most = Min(slice_size(), max_keys - counted.counted);
+    const int most = most_to_count(counted);
     const KeyCount slice = count_keys(table, tenant, {counted.position, counted.position_size}, most);
     const TimestampTz now = GetCurrentTimestamp();
     counted.counted += slice.count;
@@ -165,13 +188,14 @@ bool room_for_key(const KeyTable &table, std::string_view tenant, int max_keys)
     if (slice.count < most || counted.counted == max_keys) {
         conclude(counted, open_claims_of(tenant), now);
     } else {
-        counted.kept_until = now + pass_kept;
-        counted.position_size = static_cast<std::uint16_t>(slice.last_key.size());
-        memcpy(counted.position, slice.last_key.data(), slice.last_key.size());
+        counted.kept_until = now + many_kept;
+        remember_position(counted, slice.last_key);
     }
 
     SpinLockAcquire(&set.mutex);
-    entry_of(set, whose) = counted;
+    TenantKeys &entry = entry_of(set, whose);
+    counted.left -= Max(0, look.seen.left - entry.left); // what others have claimed meanwhile
+    entry = counted;
     SpinLockRelease(&set.mutex);
     return !(counted.known && counted.full);
 }

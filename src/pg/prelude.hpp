@@ -112,11 +112,21 @@ inline const config_generic *setting_named(const char *name)
 #else
     config_generic **all = get_guc_variables();
     for (int i = 0; i < GetNumConfigOptions(); i++) {
-        if (strcmp(all[i]->name, name) == 0) {
+        if (pg_strcasecmp(all[i]->name, name) == 0) {
             return all[i];
         }
     }
     return nullptr;
+#endif
+}
+
+// Does the user have the role's rights, or can he take them by SET ROLE? Since 16 who has made a role is a member of it that can do neither.
+inline bool may_act_as(Oid user, Oid role)
+{
+#if PG_VERSION_NUM >= 160000
+    return has_privs_of_role(user, role) || member_can_set_role(user, role);
+#else
+    return is_member_of_role_nosuper(user, role);
 #endif
 }
 

@@ -311,12 +311,19 @@ void require_tenant(const KeyTable &table, std::string_view tenant)
     if (current.binding_count == 0) {
         return;
     }
+    // ANALYZE and REFRESH call functions as the table's owner, whoever has written them
+    if (InSecurityRestrictedOperation()) {
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("cannot act for tenant \"%s\" within a security-restricted operation",
+                               cstring_of(tenant)),
+                        errdetail("Roles are bound to tenants, and it can't be told who asks.")));
+    }
     // Neither SET ROLE nor a SECURITY DEFINER function leads out of a binding. Who logs in to become one of many roles, as
     // PostgREST's authenticator does, is a member of them that inherits nothing, and not bound by that.
     const Oid user = GetUserId();
-    require_tenant_as(current, user, is_member_of_role_nosuper, tenant);
+    require_tenant_as(current, user, may_act_as, tenant);
     if (GetOuterUserId() != user) {
-        require_tenant_as(current, GetOuterUserId(), is_member_of_role_nosuper, tenant);
+        require_tenant_as(current, GetOuterUserId(), may_act_as, tenant);
     }
     if (GetSessionUserId() != user) {
         require_tenant_as(current, GetSessionUserId(), has_privs_of_role, tenant);

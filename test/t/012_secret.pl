@@ -134,7 +134,7 @@ for my $case (
 	[ 0600, [], 'It has no secret.' ],
 	[ 0600, [ '# the payments secret, made in 2026 by me', $one ], 'Line 1 has a blank: a secret has none, and there are no comments.' ],
 	[ 0600, [ map { $one . $_ } 1 .. 9 ], 'It has more than 8 secrets.' ],
-	[ 0600, [ 'x' x 20000 ], 'It cannot be read, or is larger than 8207 bytes.' ])
+	[ 0600, [ 'x' x 20000 ], 'It cannot be read, or is larger than 8271 bytes.' ])
 {
 	my ($mode, $lines, $detail) = @$case;
 	secrets($mode, @$lines);

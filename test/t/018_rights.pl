@@ -119,6 +119,26 @@ for my $call ("idem_complete('globex', 'key-leased-000000001', 200)", "idem_rele
 like(says('postgres', "BEGIN; SELECT outcome FROM idem_claim('globex', 'key-handed-000000001', 'POST', '/p'); SET LOCAL ROLE acme_app; SELECT idem_complete('globex', 'key-handed-000000001', 201); COMMIT"),
 	qr/^claimed\n.*$refused/ms, 'nor does it complete what another role has claimed');
 
+# code of the unbound role that ANALYZE or REFRESH runs for others, who are not bound
+says('acme_app', q{SET ROLE app;
+	CREATE FUNCTION spy(int) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
+		IF session_user = 'acme_app' THEN RETURN 'x'; END IF;
+		RETURN 'seen: ' || (SELECT response_body::text FROM public.idem_lookup('globex', 'key-globex-000000001'));
+	EXCEPTION WHEN insufficient_privilege THEN RETURN 'refused: ' || SQLERRM;
+	END $$;
+	CREATE TABLE bait (i int); CREATE INDEX bait_index ON bait (spy(i)); INSERT INTO bait SELECT generate_series(1, 50);
+	CREATE MATERIALIZED VIEW trap AS SELECT public.spy(1) AS seen WITH NO DATA});
+my $restricted = 'refused: cannot act for tenant "globex" within a security-restricted operation';
+is(says('postgres', 'ANALYZE bait; SELECT most_common_vals::text::text[] FROM pg_stats WHERE tablename = \'bait_index\''), '{"' . ($restricted =~ s/"/\\"/gr) . '"}', 'ANALYZE of an index that asks');
+is(says('postgres', 'REFRESH MATERIALIZED VIEW trap; SELECT seen FROM trap'), $restricted, 'REFRESH of a view that does');
+
+# whoever has made a role is, since 16, a member of it that has none of its rights: not bound by that
+is(says('postgres', q{CREATE ROLE maker LOGIN CREATEROLE; GRANT EXECUTE ON FUNCTION idem_lookup TO maker; SET SESSION AUTHORIZATION maker; CREATE ROLE made;
+	RESET SESSION AUTHORIZATION; SELECT idem_bind_tenant('made', 'acme')}), '', 'a role is made and bound');
+is(says('maker', $look =~ s/TENANT/globex/r), '"theirs"', 'its maker is not');
+$node->safe_psql('postgres', 'GRANT made TO maker');
+like(says('maker', $look =~ s/TENANT/globex/r), $refused, 'until he may act as it');
+
 # a handler that makes its answer the answer to another request
 $node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION swap(jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$ BEGIN
@@ -130,6 +150,12 @@ SQL
 like(says('postgres', "SELECT outcome FROM idem_execute('acme', 'key-swapped-00000001', 'POST', '/p', '{}', 'swap(jsonb)')"),
 	qr/^ERROR:  ID003: idempotency key "key-swapped-00000001" of tenant "acme" is already released\nDETAIL:  The handler has released it and claimed it again\.\nHINT:  /m, 'is an error');
 is($node->safe_psql('postgres', "SELECT count(*) FROM idempotency_keys WHERE key = 'key-swapped-00000001'"), 0, 'and stores nothing');
+
+# an update takes back what is new, whatever the schema is called
+$node->safe_psql('postgres', "CREATE DATABASE odd");
+$node->safe_psql('odd', q{CREATE SCHEMA idempotency_limits; CREATE EXTENSION idempotency SCHEMA idempotency_limits VERSION '0.9.0';
+	GRANT EXECUTE ON FUNCTION idempotency_limits.idem_lookup TO maker WITH GRANT OPTION; ALTER EXTENSION idempotency UPDATE});
+is($node->safe_psql('odd', "SELECT has_function_privilege('maker', 'idempotency_limits.idem_lookup(text, text)', 'EXECUTE')"), 't', 'nothing of what was given');
 
 # the secret: a connection's options, a role's or a database's settings can't take it away
 append_to_file($secrets, "the-first-secret-0123456789abcdef01\n");
@@ -144,6 +170,7 @@ $node->restart;
 is(run(1), '2', 'with the secret');
 like(run(2, options => "-c $setting="), $hidden, 'a connection that takes it away is refused');
 like(run(2, options => "-c $setting=/dev/null"), $hidden, 'or gives another');
+like(run(2, options => '-c idempotency.Fingerprint_Secret_File='), $hidden, 'however it is spelt');
 $node->safe_psql('postgres', "ALTER ROLE postgres SET $setting = ''");
 like(run(2), $hidden, 'a role\'s setting');
 $node->safe_psql('postgres', "ALTER ROLE postgres RESET $setting; ALTER DATABASE postgres SET $setting = ''");
@@ -151,6 +178,11 @@ like(run(2), $hidden, 'a database\'s');
 $node->safe_psql('postgres', "ALTER DATABASE postgres RESET $setting");
 is(run(3), '2', 'and without these it is there again');
 is($node->safe_psql('postgres', "SELECT count(*) FROM idempotency_keys WHERE key = 'key-secret-000000002'"), 0, 'nothing was stored without it');
+
+$node->append_conf('postgresql.conf', "$setting = ''\nidempotency.Fingerprint_SECRET_File = '$secrets'");
+$node->restart;
+is(run(5), '2', 'configured in another spelling');
+like(run(6, options => "-c $setting="), $hidden, 'and hidden');
 
 # a session that has read the file before, where nothing tells it that the file has changed
 my $session = $node->background_psql('postgres');

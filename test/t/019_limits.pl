@@ -67,7 +67,7 @@ $node->safe_psql('postgres', "SELECT idem_limit_tenant('shared', 400)");
 append_to_file($node->basedir . '/claims', "\\set n random(1, 1000000000)\nSELECT run('shared', :n);\n");
 $node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-t', '300', '-f', $node->basedir . '/claims', 'postgres' ], 'eight sessions');
 my $stored = $node->safe_psql('postgres', "SELECT count(*) FROM idempotency_keys WHERE tenant_id = 'shared'");
-cmp_ok($stored, '<=', 408, "no more than the limit and what is in flight: $stored");
+cmp_ok($stored, '<=', 416, "no more than the limit and what is in flight: $stored");
 cmp_ok($stored, '>=', 380, 'and nearly as many');
 
 # more tenants than a session or the server remembers
@@ -79,6 +79,23 @@ is($node->safe_psql('postgres', "SELECT outcome, count(*) FROM generate_series(1
 $node->safe_psql('postgres', "SELECT idem_limit_tenant('many', 25000), fill('many', 25000)");
 my $crowd = sub { $node->safe_psql('postgres', "SELECT count(run('crowd ' || t, 1)) FROM generate_series(1, 3000) t") };
 is(join(', ', map { $crowd->(); $node->safe_psql('postgres', "SELECT run('many', $_)") } 1 .. 3), 'claimed, claimed, rejected 429', 'a count goes on among 3,000 others');
+
+# a key put there by hand may be longer than any that is claimed, and end a slice
+$node->safe_psql('postgres', "SELECT idem_limit_tenant('long', 20000), fill('long', 9999);
+	INSERT INTO idempotency_keys SELECT x.* FROM idempotency_keys k, LATERAL (SELECT string_agg(md5(i::text), '') AS tail FROM generate_series(1, 80) i) t,
+		jsonb_populate_record(k, jsonb_build_object('key', 'key-9' || tail)) x WHERE k.tenant_id = 'long' AND k.key = 'key-' || lpad('1', 20, '0');
+	INSERT INTO idempotency_keys SELECT x.* FROM idempotency_keys k, jsonb_populate_record(k, jsonb_build_object('key', 'z' || k.key)) x WHERE k.tenant_id = 'long' AND length(k.key) < 100");
+is($node->safe_psql('postgres', "SELECT max(length(key)) > 2000, count(*) FROM idempotency_keys WHERE tenant_id = 'long'"), 't|19999', 'a very long key');
+is(join(', ', map { $node->safe_psql('postgres', "SELECT run('long', $_)") } 1 .. 3), 'claimed, rejected 429, rejected 429', 'is no harm');
+
+# a limit that was reached, and is not any more: those who are refused count on
+$node->safe_psql('postgres', "SELECT idem_limit_tenant('relief', 150000), fill('relief', 150000)");
+my $answers = sub { my $n = 0; $n++ while $node->safe_psql('postgres', "SELECT run('relief', (random() * 1000000000)::int)") eq $_[0]; return $n };
+cmp_ok($answers->('claimed'), '<=', 15, 'counted by the claims');
+$node->safe_psql('postgres', "DELETE FROM idempotency_keys WHERE tenant_id = 'relief' AND key LIKE '%1'");
+my $started = time;
+my $refused = $answers->('rejected 429');
+cmp_ok(time - $started, '<', 60, "and in a moment there is room, after $refused more were refused");
 
 # a batch of many in flight: a slot is found where the last one was. Else this would take a hundred times as long
 $node->safe_psql('postgres', "SELECT idem_limit_tenant('batch', max_in_flight => 10000), idem_limit_tenant('free'), idem_limit_tenant('own', 5)");
