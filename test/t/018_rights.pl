@@ -136,7 +136,7 @@ is(says('postgres', 'REFRESH MATERIALIZED VIEW trap; SELECT seen FROM trap'), $r
 is(says('postgres', q{CREATE ROLE maker LOGIN CREATEROLE; GRANT EXECUTE ON FUNCTION idem_lookup TO maker; SET SESSION AUTHORIZATION maker; CREATE ROLE made;
 	RESET SESSION AUTHORIZATION; SELECT idem_bind_tenant('made', 'acme')}), '', 'a role is made and bound');
 is(says('maker', $look =~ s/TENANT/globex/r), '"theirs"', 'its maker is not');
-$node->safe_psql('postgres', 'GRANT made TO maker');
+$node->safe_psql('postgres', 'GRANT made TO maker' . ($node->pg_version >= 16 ? ' WITH INHERIT TRUE' : ''));
 like(says('maker', $look =~ s/TENANT/globex/r), $refused, 'until he may act as it');
 
 # a handler that makes its answer the answer to another request
