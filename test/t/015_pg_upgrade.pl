@@ -13,7 +13,7 @@ my @initdb = ('--data-checksums', '--encoding', 'UTF8', '--locale', 'C');
 my $old = PostgreSQL::Test::Cluster->new('old', install_path => $ENV{IDEM_OLD_INSTALL});
 my $new = PostgreSQL::Test::Cluster->new('new');
 my $secret = PostgreSQL::Test::Utils::tempdir() . '/secret';
-append_to_file($secret, 'a secret of thirty-two bytes or more');
+append_to_file($secret, 'a-secret-of-thirty-two-bytes-or-more');
 chmod 0600, $secret;
 for my $node ($old, $new)
 {
